@@ -1,0 +1,40 @@
+# Everything a fresh machine with only Python needs:
+#   make demo    the main job on bundled real data, in a new .venv
+#   make test    the whole test run: style, types, walls, tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+AREA ?=
+
+.PHONY: demo test check fast claims bench clean
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "discretion needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[geo]'
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/python -m examples.london
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/basedpyright
+
+fast: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -x -m 'not slow'
+
+claims: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.claims $(AREA)
+
+clean:
+	rm -rf $(VENV) demo build dist .pytest_cache .ruff_cache .hypothesis

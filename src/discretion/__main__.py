@@ -1,0 +1,5 @@
+"""``python -m discretion``."""
+
+from discretion.cli import main
+
+main()
