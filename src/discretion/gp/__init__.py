@@ -1,0 +1,38 @@
+"""Exact Gaussian processes: kernels with unit diagonal, posteriors by Cholesky, sample paths."""
+
+from discretion.gp.dense import DensePosterior, FactorisationError, ridge_floor
+from discretion.gp.domain import Ball, Box, Domain
+from discretion.gp.kernels import (
+    KERNELS,
+    RBF,
+    Diagonal,
+    Exponential,
+    Kernel,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    kernel,
+)
+from discretion.gp.path import NuggetTooSmall, SamplePaths, mean_rounding, nugget_floor
+
+__all__ = [
+    "KERNELS",
+    "RBF",
+    "Ball",
+    "Box",
+    "DensePosterior",
+    "Diagonal",
+    "Domain",
+    "Exponential",
+    "FactorisationError",
+    "Kernel",
+    "Matern32",
+    "Matern52",
+    "NuggetTooSmall",
+    "RationalQuadratic",
+    "SamplePaths",
+    "kernel",
+    "mean_rounding",
+    "nugget_floor",
+    "ridge_floor",
+]
