@@ -1,0 +1,723 @@
+"""The ledger: no budget is ever made, none is spent unseen, and nothing private reaches it or its errors."""
+
+from __future__ import annotations
+
+import gc
+import math
+import pickle
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discretion.privacy import ledger as ledger_module
+from discretion.privacy.ledger import BudgetExceeded, Ledger, LedgerError, MechanismFailed, State
+from discretion.privacy.loss import (
+    BoundedRange,
+    GaussianDP,
+    NeighbourMismatch,
+    Neighbours,
+    PrivacyLoss,
+    PureDP,
+    RenyiCurve,
+)
+from discretion.privacy.mechanism import Checked, Mechanism, PublicError
+from discretion.privacy.noise import SeededRandomness, SystemRandomness
+from discretion.privacy.release import Certificate, NotBookable, Release
+
+REPLACE = Neighbours.REPLACE
+PLANTED = 0.7312498650219173
+RECORDS = np.array([0.25, PLANTED, -0.5])
+
+
+@dataclass(frozen=True)
+class SumRelease(Release):
+    value: float
+
+
+@dataclass(frozen=True)
+class GaussianSum:
+    """Sum of clipped numbers with Gaussian noise: 2 bound / scale Gaussian DP under replacement."""
+
+    bound: float = 1.0
+    scale: float = 4.0
+    neighbours: Neighbours = REPLACE
+    name: str = "Gaussian sum"
+
+    def privacy_loss(self, n: int) -> PrivacyLoss:
+        return GaussianDP(2 * self.bound / self.scale, neighbours=self.neighbours)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"bound": self.bound, "scale": self.scale}
+
+    def run(self, records, randomness) -> Release:
+        value = np.clip(records, -self.bound, self.bound).sum() + self.scale * randomness.standard_normal(())
+        certificate = Certificate.issue(
+            self, n=len(records), delta=1e-5, unit="a number", randomness=randomness
+        )
+        return SumRelease(certificate, float(value))
+
+
+@dataclass(frozen=True)
+class Faulty(GaussianSum):
+    """Does what `fault` does, to its records, in place of a release."""
+
+    fault: Any = None
+
+    def run(self, records, randomness) -> Release:
+        return self.fault(super().run(records, randomness), records)
+
+
+@dataclass(frozen=True)
+class CheckedSum(GaussianSum):
+    def check(self, records) -> int:
+        if not np.isfinite(records).all():
+            raise PublicError("A record is not a finite number.") from ValueError(repr(records))
+        if records.ndim != 1:
+            raise KeyError(repr(records.tolist()))
+        return len(records)
+
+
+def pure(epsilon: float) -> PureDP:
+    return PureDP(epsilon, neighbours=REPLACE)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.create(tmp_path / "london.ledger", dataset="London sales 2018", epsilon=9.0, delta=1e-4)
+
+
+def small(tmp_path: Path, epsilon: float = 1.0, delta: float = 0.0, name: str = "small.ledger") -> Ledger:
+    return Ledger.create(tmp_path / name, dataset="numbers", epsilon=epsilon, delta=delta)
+
+
+# --- Making and opening
+
+
+def test_open_gives_back_what_was_created(ledger):
+    with Ledger.open(str(ledger.path)) as again:
+        assert again == ledger
+        assert pickle.loads(pickle.dumps(again)) == ledger
+    assert (again.dataset, again.epsilon, again.delta, again.neighbours) == (
+        "London sales 2018",
+        9.0,
+        1e-4,
+        REPLACE,
+    )
+    assert (again.spent().epsilon, again.remaining(), again.entries()) == (0.0, 9.0, [])
+
+
+def test_create_overwrites_nothing(ledger):
+    ledger.reserve(pure(0.5), {})
+    before = ledger.path.read_bytes()
+    with pytest.raises(LedgerError, match="exists and is left as it is"):
+        Ledger.create(ledger.path, dataset="other", epsilon=1.0, delta=0.0)
+    assert ledger.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"epsilon": math.inf},
+        {"epsilon": math.nan},
+        {"epsilon": -1.0},
+        {"delta": 1.0},
+        {"delta": math.nan},
+        {"dataset": ""},
+    ],
+)
+def test_a_budget_that_is_none_is_refused_and_leaves_no_file(tmp_path, budget):
+    with pytest.raises(ValueError, match=r"budget"):
+        Ledger.create(tmp_path / "x", **{"dataset": "x", "epsilon": 1.0, "delta": 0.0, **budget})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_creation_that_fails_halfway_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "_LAYOUT", (*ledger_module._LAYOUT, "CREATE NONSENSE"))
+    with pytest.raises(LedgerError, match="database refused"):
+        small(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LedgerError, match="No such file"):
+        small(tmp_path / "nowhere")
+
+
+def test_open_says_what_is_wrong_and_what_to_do(tmp_path, ledger):
+    with pytest.raises(LedgerError, match=r'There is no ledger.*Ledger\.create\("absent"'):
+        Ledger.open(tmp_path / "absent")
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("price,date\n" * 500)
+    (tmp_path / "half").write_bytes(ledger.path.read_bytes()[:5000])
+    (tmp_path / "folder").mkdir()
+    with sqlite3.connect(tmp_path / "other") as connection:
+        connection.execute("CREATE TABLE entry (id)")
+    for name, words in [
+        ("empty", "not a ledger"),
+        ("text", "not a ledger"),
+        ("half", "damaged"),
+        ("folder", "cannot be opened"),
+        ("other", "not a ledger"),
+    ]:
+        with pytest.raises(LedgerError, match=words):
+            Ledger.open(tmp_path / name)
+    with sqlite3.connect(ledger.path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with pytest.raises(LedgerError, match="newer version"):
+        Ledger.open(ledger.path)
+
+
+def test_another_ledger_in_the_same_place_is_noticed(tmp_path, ledger):
+    ledger.path.rename(tmp_path / "old")
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        ledger.reserve(pure(0.1), {})
+    Ledger.create(ledger.path, dataset="other", epsilon=9.0, delta=1e-4)
+    with pytest.raises(LedgerError, match="no longer the ledger"):
+        ledger.reserve(pure(0.1), {})
+    assert Ledger.open(ledger.path).entries() == []
+
+
+# --- The arithmetic of the budget
+
+
+def test_exactly_ten_tenths_fit_into_one(tmp_path):
+    ledger = small(tmp_path, epsilon=1.0, delta=0.0)
+    for _ in range(10):
+        ledger.reserve(pure(0.1), {})
+    assert ledger.spent().epsilon == 1.0
+    assert ledger.remaining() == 0.0
+    for tiny in (5e-324, 1e-17, 0.1):
+        with pytest.raises(BudgetExceeded):
+            ledger.reserve(pure(tiny), {})
+        with pytest.raises(BudgetExceeded):
+            ledger.reserve(BoundedRange(tiny, neighbours=REPLACE), {})
+    ledger.reserve(pure(0.0), {})
+    assert len(ledger.entries()) == 11
+
+
+def test_a_tiny_delta_does_not_open_the_door_to_a_tiny_loss(tmp_path):
+    ledger = small(tmp_path, epsilon=1.0, delta=1e-300)
+    for _ in range(5):
+        ledger.reserve(2 * pure(0.1), {})
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve(pure(5e-324), {})
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 400), max_size=8), st.integers(1, 1000))
+def test_pure_losses_fit_just_when_their_decimals_do(tmp_path_factory, thousandths, budget):
+    ledger = small(tmp_path_factory.mktemp("l"), epsilon=budget / 1000)
+    spent = 0
+    for value in thousandths:
+        fits = spent + value <= budget
+        if fits:
+            ledger.reserve(pure(value / 1000), {})
+            spent += value
+        else:
+            with pytest.raises(BudgetExceeded):
+                ledger.reserve(pure(value / 1000), {})
+    assert Decimal(repr(ledger.spent().epsilon)) >= Decimal(spent) / 1000
+    assert ledger.spent().epsilon == pytest.approx(spent / 1000, abs=1e-15)
+    assert Decimal(repr(ledger.remaining())) <= Decimal(budget - spent) / 1000
+    assert ledger.remaining() == pytest.approx((budget - spent) / 1000, abs=1e-15)
+
+
+def test_gaussian_losses_compose_exactly_and_the_next_is_refused(tmp_path):
+    # 50 steps of mu = 1/10: mu = sqrt(50)/10 and epsilon(1e-5) = 2.94323.
+    ledger = small(tmp_path, epsilon=2.9433, delta=1e-5)
+    for step in range(50):
+        ledger.reserve(GaussianDP(0.1, neighbours=REPLACE), {"step": step})
+    whole = GaussianDP(math.sqrt(50) / 10, neighbours=REPLACE).guarantee(1e-5)
+    assert ledger.spent().epsilon == pytest.approx(whole.epsilon, rel=1e-12)
+    assert ledger.spent().epsilon == pytest.approx(2.94323, abs=1e-5)
+    assert ledger.spent().delta == 1e-5
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.reserve(GaussianDP(0.1, neighbours=REPLACE), {"step": 50})
+    assert caught.value.asked == GaussianDP(0.1, neighbours=REPLACE).epsilon(1e-5)
+    # 50 and 1 compose to far less than their sum.
+    assert 2.9433 < caught.value.together < 2.98 < caught.value.spent + caught.value.asked
+
+
+def test_composition_is_that_of_the_losses_whatever_their_kind_and_order(tmp_path):
+    curve = RenyiCurve(lambda x: (1 + x) / (1 - x / 5) / 50, 5.0, neighbours=REPLACE, rule="toy")
+    losses = [
+        curve,
+        pure(0.2),
+        GaussianDP(0.3, neighbours=REPLACE),
+        BoundedRange(0.1, neighbours=REPLACE),
+        curve,
+    ]
+    spent = []
+    for index, order in enumerate((losses, losses[::-1])):
+        ledger = small(tmp_path, epsilon=50.0, delta=1e-6, name=str(index))
+        for loss in order:
+            ledger.reserve(loss, {})
+        spent.append(ledger.spent())
+    live = sum(losses[1:], losses[0]).epsilon(1e-6)
+    assert spent[0] == spent[1]
+    assert live <= spent[0].epsilon <= live * (1 + 1e-3)  # the stored table is an upper bound of the curve
+    assert spent[0].order is not None
+
+
+def test_refusal_names_four_public_numbers_and_writes_nothing(ledger):
+    ledger.reserve(GaussianDP(1.0, neighbours=REPLACE), {"why": "first map"})
+    before = ledger.path.read_bytes()
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.reserve(pure(8.0), {"why": "secret reason"})
+    assert ledger.path.read_bytes() == before
+    error = caught.value
+    assert (error.budget, error.delta) == (9.0, 1e-4)
+    assert error.spent == GaussianDP(1.0, neighbours=REPLACE).epsilon(1e-4)
+    assert error.asked == pytest.approx(8.0, rel=1e-4)
+    assert error.remaining == pytest.approx(9.0 - error.spent, rel=1e-12)
+    assert error.together > 9.0
+    # epsilon(mu = 1, delta = 1e-4) = 3.8117...: what is spent is rounded up, what remains down.
+    spent = f"{math.ceil(error.spent * 1e4) / 1e4:.4f}"
+    remaining = f"{math.floor(error.remaining * 1e4) / 1e4:.4f}"
+    assert f"budget epsilon 9.0, spent {spent}, remaining {remaining}, asked " in str(error)
+    assert "secret" not in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize("loss", [pure(math.inf), GaussianDP(math.inf, neighbours=REPLACE)])
+def test_an_infinite_loss_never_fits(ledger, loss):
+    with pytest.raises(BudgetExceeded, match="asked inf, together inf"):
+        ledger.reserve(loss, {})
+    assert ledger.entries() == []
+
+
+def test_a_loss_for_other_neighbours_is_refused(ledger):
+    with pytest.raises(NeighbourMismatch, match="add-remove"):
+        ledger.reserve(PureDP(0.1, neighbours=Neighbours.ADD_REMOVE), {})
+    with pytest.raises(NeighbourMismatch):
+        ledger.run(GaussianSum(neighbours=Neighbours.ADD_REMOVE), RECORDS, n=3)
+    assert ledger.entries() == []
+
+
+def test_a_description_that_is_not_json_is_refused_before_anything_is_spent(ledger):
+    for description in ({"x": math.nan}, {"x": np.zeros(2)}, {1: 2}):
+        with pytest.raises(ValueError, match="description"):
+            ledger.reserve(pure(0.1), description)
+    assert ledger.entries() == []
+
+
+# --- The journal
+
+
+def test_asking_changes_no_byte(ledger):
+    entry = ledger.reserve(GaussianDP(0.5, neighbours=REPLACE), {"n": 3})
+    ledger.book(entry)
+    before, stamp = ledger.path.read_bytes(), ledger.path.stat().st_mtime_ns
+    first = (ledger.spent(), ledger.remaining(), ledger.entries())
+    assert first == (ledger.spent(), ledger.remaining(), ledger.entries())
+    assert Ledger.open(ledger.path).spent() == first[0]
+    assert (ledger.path.read_bytes(), ledger.path.stat().st_mtime_ns) == (before, stamp)
+    assert [path.name for path in ledger.path.parent.iterdir()] == [ledger.path.name]
+
+
+def test_an_entry_ends_once_and_stays_spent(ledger):
+    one = ledger.reserve(pure(1.0), {"what": "one"})
+    two = ledger.reserve(pure(2.0), {"what": "two"})
+    three = ledger.reserve(pure(0.5), {"what": "three"})
+    ledger.book(one)
+    ledger.fail(two, "the power went")
+    states = [(entry.id, entry.state, entry.description["what"], entry.reason) for entry in ledger.entries()]
+    assert states == [
+        (one, State.BOOKED, "one", None),
+        (two, State.FAILED, "two", "the power went"),
+        (three, State.RESERVED, "three", None),
+    ]
+    assert [entry.loss for entry in ledger.entries()] == [pure(1.0), pure(2.0), pure(0.5)]
+    for entry in (one, two):
+        with pytest.raises(LedgerError, match="already"):
+            ledger.book(entry)
+        with pytest.raises(LedgerError, match="already"):
+            ledger.fail(entry, "again")
+    for entry in (0, 99, max(one, two, three) + 1):  # the last is an event, but no entry
+        with pytest.raises(LedgerError, match="no entry"):
+            ledger.book(entry)
+    assert ledger.spent().epsilon == pytest.approx(3.5, rel=1e-4)
+
+
+def test_nothing_in_the_file_can_be_changed_or_deleted(ledger):
+    entry = ledger.reserve(pure(1.0), {})
+    ledger.book(entry)
+    before = ledger.path.read_bytes()
+    with sqlite3.connect(ledger.path) as connection:
+        for statement in (
+            "DELETE FROM event",
+            "UPDATE event SET loss = '{}'",
+            "UPDATE event SET state = 'failed', reason = '' WHERE state = 'booked'",
+            "INSERT OR REPLACE INTO event VALUES (1, 1, 'reserved', '', '{}', '{}', NULL)",
+            "INSERT INTO event VALUES (17, 17, 'reserved', '', '{}', '{}', NULL)",
+            "INSERT INTO event VALUES (3, 1, 'failed', '', NULL, NULL, 'second end')",
+            "INSERT INTO event VALUES (3, 1, 'reserved', '', '{}', '{}', NULL)",
+            "INSERT INTO event VALUES (3, 3, 'returned', '', '{}', '{}', NULL)",
+            "DELETE FROM ledger",
+            "UPDATE ledger SET epsilon = '90.0'",
+            "INSERT OR REPLACE INTO ledger SELECT * FROM ledger",
+            "INSERT INTO ledger VALUES ('x', 'x', '90.0', '0.1', 'replace', '', '')",
+        ):
+            with pytest.raises(sqlite3.IntegrityError):
+                connection.execute(statement)
+    assert ledger.path.read_bytes() == before
+
+
+def test_every_write_is_synchronised_to_the_disk(ledger):
+    with ledger_module._transaction(ledger.path, write=True) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_thousand_mixed_entries_are_composed_in_a_second(tmp_path):
+    ledger = small(tmp_path, epsilon=1000.0, delta=1e-6)
+    curve = RenyiCurve(lambda x: (1 + x) / (1 - x / 5) / 1e4, 5.0, neighbours=REPLACE, rule="toy")
+    kinds = [
+        curve,
+        pure(0.001),
+        GaussianDP(0.01, neighbours=REPLACE),
+        BoundedRange(0.001, neighbours=REPLACE),
+    ]
+    texts = [ledger_module.canonical(loss.to_dict()) for loss in kinds]
+    texts += [
+        ledger_module.canonical(GaussianDP(1e-3 + k * 1e-6, neighbours=REPLACE).to_dict()) for k in range(96)
+    ]
+    with ledger_module._transaction(ledger.path, write=True) as connection:
+        connection.executemany(
+            "INSERT INTO event VALUES (?, ?, 'reserved', '', '{}', ?, NULL)",
+            ((k, k, texts[k % 100]) for k in range(1, 1001)),
+        )
+    start = time.process_time()
+    ledger.spent()
+    assert time.process_time() - start < 1.0
+
+
+# --- Running a mechanism
+
+
+def test_run_reserves_runs_books_and_signs(ledger):
+    assert isinstance(GaussianSum(), Mechanism)
+    assert not isinstance(GaussianSum(), Checked)
+    assert isinstance(CheckedSum(), Checked)
+    release = ledger.run(GaussianSum(), RECORDS, n=3)
+    assert isinstance(release, SumRelease)
+    assert abs(release.value) < 50
+    (entry,) = ledger.entries()
+    assert entry.state is State.BOOKED
+    assert entry.description == {
+        "mechanism": "Gaussian sum",
+        "parameters": {"bound": 1.0, "scale": 4.0},
+        "n": 3,
+    }
+    assert release.certificate.ledger_entry == f"{ledger.id}#{entry.id}"
+    assert release.certificate.bookable
+    assert f"booked as {ledger.id}#{entry.id}" in release.text()
+    assert np.float64(PLANTED).tobytes() not in pickle.dumps(release)
+    other = ledger.run(GaussianSum(), RECORDS, n=3)
+    assert other.value != release.value
+    whole = GaussianDP(math.sqrt(0.5), neighbours=REPLACE).epsilon(1e-4)
+    assert ledger.spent().epsilon == pytest.approx(whole, rel=1e-12)
+
+
+def test_the_loss_is_on_disk_when_the_mechanism_sees_the_records(ledger):
+    seen = []
+
+    def look(release, records):
+        seen.extend(Ledger.open(ledger.path).entries())
+        return release
+
+    ledger.run(Faulty(fault=look), RECORDS, n=3)
+    assert [entry.state for entry in seen] == [State.RESERVED]
+
+
+def test_what_can_be_refused_in_advance_costs_nothing(ledger):
+    before = ledger.path.read_bytes()
+
+    def never(release, records):
+        raise AssertionError("the mechanism ran")
+
+    with pytest.raises(NotBookable, match="SeededRandomness"):
+        ledger.run(Faulty(fault=never), RECORDS, n=3, randomness=SeededRandomness(1))
+    with pytest.raises(BudgetExceeded):
+        ledger.run(Faulty(scale=0.1, fault=never), RECORDS, n=3)
+    with pytest.raises(PublicError, match="not n in number"):
+        ledger.run(CheckedSum(), RECORDS, n=4)
+    with pytest.raises(PublicError, match=r"^A record is not a finite number\.$") as caught:
+        ledger.run(CheckedSum(), np.array([PLANTED, math.nan]), n=2)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    with pytest.raises(MechanismFailed, match="KeyError before anything was spent") as failed:
+        ledger.run(CheckedSum(), RECORDS[:, None], n=3)
+    assert str(PLANTED) not in str(failed.value)
+    for n in (-1, 2.0, True, "3"):
+        with pytest.raises(ValueError, match="n, the number of records"):
+            ledger.run(GaussianSum(), RECORDS, n=n)
+    with pytest.raises(ValueError, match="not a mechanism"):
+        ledger.run(lambda records: 0, RECORDS, n=3)
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_number_that_is_private_is_not_compared(tmp_path):
+    ledger = Ledger.create(
+        tmp_path / "x", dataset="x", epsilon=9.0, delta=1e-4, neighbours=Neighbours.ADD_REMOVE
+    )
+
+    @dataclass(frozen=True)
+    class Private(CheckedSum):
+        def run(self, records, randomness):
+            release = super().run(records, randomness)
+            return SumRelease(replace(release.certificate, n=None), release.value)
+
+    ledger.run(Private(neighbours=Neighbours.ADD_REMOVE), RECORDS, n=5)
+    assert [entry.state for entry in ledger.entries()] == [State.BOOKED]
+
+
+def quotes(release, records):
+    try:
+        raise ValueError(f"cannot use {records.max()!r}")
+    except ValueError as error:
+        error.add_note(repr(records.max()))
+        raise RuntimeError(f"record {records.max()!r} is singular", records) from error
+
+
+def quotes_in_the_context(release, records):
+    return {}[float(records.max())]
+
+
+def exits(release, records):
+    sys.exit(f"{records.max()!r}")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(quotes, "RuntimeError"), (quotes_in_the_context, "KeyError"), (exits, "SystemExit")]
+)
+def test_an_error_that_quotes_a_record_reaches_neither_the_ledger_nor_the_caller(ledger, fault, kind):
+    with pytest.raises(MechanismFailed, match=kind) as caught:
+        ledger.run(Faulty(fault=fault), RECORDS, n=3)
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert not hasattr(error, "__notes__")
+    assert str(PLANTED) not in repr(error) + str(error.args)
+    (entry,) = ledger.entries()
+    assert entry.state is State.FAILED
+    assert kind in entry.reason
+    assert ledger.spent().epsilon == GaussianDP(0.5, neighbours=REPLACE).epsilon(1e-4)
+    for path in ledger.path.parent.iterdir():
+        for planted in (
+            repr(PLANTED).encode(),
+            np.float64(PLANTED).tobytes(),
+            np.float64(PLANTED).tobytes()[::-1],
+        ):
+            assert planted not in path.read_bytes()
+    del caught, error
+    gc.collect()
+    errors = [item for item in gc.get_objects() if isinstance(item, RuntimeError | LookupError | SystemExit)]
+    kept = [item for item in errors if repr(PLANTED) in repr(item.args)]
+    assert not kept
+
+
+def test_an_error_declared_public_keeps_its_words_only(ledger):
+    class TooFew(PublicError):
+        pass
+
+    def refuse(release, records):
+        raise TooFew("Too few records for this grid.") from ValueError(repr(records))
+
+    with pytest.raises(PublicError, match=r"^Too few records for this grid\.$") as caught:
+        ledger.run(Faulty(fault=refuse), RECORDS, n=3)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    (entry,) = ledger.entries()
+    assert (entry.state, entry.reason) == (State.FAILED, "PublicError: Too few records for this grid.")
+
+
+def test_an_interrupt_is_passed_on_and_costs(ledger):
+    def interrupt(release, records):
+        raise KeyboardInterrupt(repr(records))
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ledger.run(Faulty(fault=interrupt), RECORDS, n=3)
+    assert caught.value.args == ()
+    assert [entry.state for entry in ledger.entries()] == [State.FAILED]
+
+
+def changed(**changes):
+    return lambda release, _: SumRelease(replace(release.certificate, **changes), release.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        (lambda release, _: release.value, MechanismFailed, "not a Release"),
+        (lambda release, _: None, MechanismFailed, "not a Release"),
+        (changed(epsilon=0.1), MechanismFailed, "certificate"),
+        (changed(n=4), MechanismFailed, "certificate"),
+        (changed(mechanism="another"), MechanismFailed, "certificate"),
+        (changed(neighbours=Neighbours.ADD_REMOVE), MechanismFailed, "certificate"),
+        (changed(loss=GaussianDP(0.4, neighbours=REPLACE).to_dict()), MechanismFailed, "certificate"),
+        (changed(loss={"type": "nonsense", "value": PLANTED}), MechanismFailed, "ValueError"),
+        (changed(bookable=False), NotBookable, "TEST ONLY"),
+        (
+            lambda release, records: GaussianSum().run(records, SeededRandomness(1)),
+            NotBookable,
+            "TEST ONLY",
+        ),
+    ],
+)
+def test_a_release_that_promises_more_than_was_reserved_is_withheld(ledger, fault, error, words):
+    with pytest.raises(error, match=words) as caught:
+        ledger.run(Faulty(fault=fault), RECORDS, n=3)
+    assert str(PLANTED) not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert [entry.state for entry in ledger.entries()] == [State.FAILED]
+    assert ledger.spent().epsilon > 0
+
+
+def test_a_release_that_promises_less_is_handed_over(ledger):
+    release = ledger.run(Faulty(fault=changed(epsilon=math.inf, n=None)), RECORDS, n=3)
+    assert release.certificate.epsilon == math.inf
+
+
+# --- Crashes, races, disks
+
+
+CRASH = """
+import os, sys
+import numpy as np
+from discretion.privacy.ledger import Ledger
+from discretion.privacy.loss import GaussianDP, Neighbours
+
+class Crashing:
+    name, neighbours = "crashing", Neighbours.REPLACE
+    def privacy_loss(self, n): return GaussianDP(0.5, neighbours=self.neighbours)
+    def parameters(self): return {}
+    def run(self, records, randomness): os._exit(9)
+
+Ledger.open(sys.argv[1]).run(Crashing(), np.zeros(3), n=3)
+"""
+
+
+def test_a_crash_after_the_reservation_is_money_spent(ledger):
+    done = subprocess.run([sys.executable, "-c", CRASH, str(ledger.path)], check=False)
+    assert done.returncode == 9
+    (entry,) = ledger.entries()
+    assert entry.state is State.RESERVED
+    assert ledger.spent().epsilon == GaussianDP(0.5, neighbours=REPLACE).epsilon(1e-4)
+
+
+RACE = """
+import sys
+from discretion.privacy.ledger import BudgetExceeded, Ledger
+from discretion.privacy.loss import Neighbours, PureDP
+
+for line in sys.stdin:
+    try:
+        Ledger.open(line.strip()).reserve(PureDP(0.1, neighbours=Neighbours.REPLACE), {})
+        print("got", flush=True)
+    except BudgetExceeded:
+        print("refused", flush=True)
+"""
+
+
+def test_eight_processes_race_for_the_last_unit(tmp_path):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(8)
+    ]
+    try:
+        for round_ in range(30):
+            ledger = small(tmp_path, epsilon=0.3, name=f"{round_}.ledger")
+            ledger.reserve(pure(0.2), {})
+            for worker in workers:
+                worker.stdin.write(f"{ledger.path}\n")
+                worker.stdin.flush()
+            answers = sorted(worker.stdout.readline().strip() for worker in workers)
+            assert answers == ["got", *["refused"] * 7]
+            assert ledger.spent().epsilon == 0.3
+            assert len(ledger.entries()) == 2
+    finally:
+        for worker in workers:
+            worker.stdin.close()
+            worker.wait(10)
+            worker.stdout.close()
+
+
+def test_threads_share_a_ledger(tmp_path):
+    ledger = small(tmp_path, epsilon=1.0)
+
+    def spend(_):
+        try:
+            return ledger.book(ledger.reserve(pure(0.1), {})) is None
+        except BudgetExceeded:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(spend, range(24))) == 10
+    assert [entry.state for entry in ledger.entries()] == [State.BOOKED] * 10
+
+
+def test_a_locked_ledger_says_so_and_can_still_be_read(ledger, monkeypatch):
+    monkeypatch.setattr(ledger_module, "PATIENCE", 0.05)
+    other = sqlite3.connect(ledger.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerError, match="another process keeps the ledger locked"):
+        ledger.reserve(pure(0.1), {})
+    assert ledger.spent().epsilon == 0.0
+    other.close()
+    ledger.reserve(pure(0.1), {})
+
+
+def test_a_ledger_that_cannot_be_written_can_be_read(ledger, monkeypatch):
+    ledger.reserve(pure(0.5), {})
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        ledger_module.sqlite3,
+        "connect",
+        lambda path, **options: connect(path.replace("=rw", "=ro"), **options),
+    )
+    with pytest.raises(LedgerError, match="Make the file and its folder writable"):
+        ledger.run(GaussianSum(), RECORDS, n=3)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_full_disk_releases_nothing_and_leaves_the_ledger_whole(ledger):
+    script = """
+        import resource, sys
+        import numpy as np
+        from discretion.privacy.ledger import Ledger, LedgerError
+        from discretion.privacy.loss import Neighbours, PureDP
+
+        ledger = Ledger.open(sys.argv[1])
+        size = ledger.path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        for k in range(1000):
+            try:
+                ledger.reserve(PureDP(0.001, neighbours=Neighbours.REPLACE), {"k": k, "fill": "x" * 500})
+            except LedgerError as error:
+                assert "disk is full or failing" in str(error), error
+                print(k)
+                break
+    """
+    pytest.importorskip("resource")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(ledger.path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(ledger.entries()) == int(done.stdout)
+    ledger.run(GaussianSum(), RECORDS, n=3, randomness=SystemRandomness())
+    with sqlite3.connect(ledger.path) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
