@@ -1,0 +1,39 @@
+"""Release Gaussian-process posterior sample paths when covariates and responses are private (Maciazek 2026)."""
+
+from discretion.posterior.account import (
+    EpsilonTable,
+    calibrate_posterior,
+    path_budget,
+    posterior_epsilon,
+    posterior_loss,
+)
+from discretion.posterior.assumptions import (
+    RKHS,
+    Assumption,
+    Bounded,
+    Diagonal,
+    Exponential1D,
+    ResponseOnly,
+    Separated,
+)
+from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
+from discretion.posterior.sampler import PosteriorSampler
+
+__all__ = [
+    "RKHS",
+    "Assumption",
+    "Bounded",
+    "Custodian",
+    "Diagonal",
+    "EpsilonTable",
+    "Exponential1D",
+    "PathRelease",
+    "PosteriorMechanism",
+    "PosteriorSampler",
+    "ResponseOnly",
+    "Separated",
+    "calibrate_posterior",
+    "path_budget",
+    "posterior_epsilon",
+    "posterior_loss",
+]

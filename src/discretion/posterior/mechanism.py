@@ -1,0 +1,490 @@
+"""Posterior sampling as a mechanism: public parameters in, released paths out (Maciazek 2026, Section 2).
+
+    f_D ~ GP(mu_D, scale^2 k_D),   A = K + ridge^2 I,
+    mu_D(z) = k_X(z)^T A^{-1} y,   k_D(z, z') = k(z, z') - k_X(z)^T A^{-1} k_X(z').
+
+The posterior's own randomness is the noise. What is added to it is the public nugget of ``docs/proofs/floor-of-noise.md``
+and, if asked for, independent prior noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discretion.gp import Ball, Box, DensePosterior, Diagonal, Exponential, Kernel, SamplePaths
+from discretion.gp.path import mean_rounding, nugget_floor
+from discretion.posterior.account import calibrate_posterior, posterior_loss
+from discretion.posterior.assumptions import RKHS, Assumption, Bounded, Exponential1D
+from discretion.posterior.assumptions import Diagonal as DiagonalKernel
+from discretion.privacy import (
+    Certificate,
+    GaussianDP,
+    Neighbours,
+    PrivacyLoss,
+    PublicError,
+    Randomness,
+    Release,
+    smallest,
+)
+
+__all__ = ["Custodian", "PathRelease", "PosteriorMechanism", "PrivateRecords"]
+
+_NUGGET = 1e-6
+
+LIMITS = (
+    "The number of records, which is treated as public.",
+    "The last bits of the samples: the proof is for exact Gaussians; the nugget covers the directions that rounding empties.",
+)
+
+
+class PrivateRecords(Protocol):
+    """Anything with ``covariates`` (n, d) and ``response`` (n,), float64."""
+
+    @property
+    def covariates(self) -> NDArray[np.float64]: ...
+    @property
+    def response(self) -> NDArray[np.float64]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorMechanism:
+    """Release ``paths`` Gaussian-process posterior sample paths at public locations.
+
+    Every field is public and is fixed before a record is read.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Unit-diagonal kernel. A kernel with amplitude ``s^2 k0`` is ``(k0, ridge / s, s * scale)``.
+    domain : Box or Ball
+        Public domain of the covariates, in data units. Records outside are clamped to it, one by one.
+    response_range : (low, high)
+        Public range of the response. Responses are clipped to it, one by one.
+    ridge : float
+        Square root of the ridge, r > 0 (observation noise variance is ``ridge^2 scale^2``).
+    scale : float
+        Posterior scale, sigma > 0.
+    locations : array (m, d)
+        Public points at which the paths are released, in data units.
+    delta : float
+        The delta at which the certificate states epsilon, 0 < delta < 1.
+    paths : int
+        Number of independent paths from the same records.
+    grid : tuple of int, optional
+        Shape of the regular grid that ``locations`` spans, first axis slowest. For maps.
+    coordinates : {"unit", "data"}
+        ``"unit"``: the kernel sees the domain's box scaled to the unit cube, so length scales are fractions of its
+        sides. ``"data"``: length scales are in data units.
+    centre : float, optional
+        Public prior mean; the middle of ``response_range`` by default.
+    jitter : float
+        Public constant added to the diagonal of the Gram matrix; accounted as ridge ``sqrt(ridge^2 + jitter)``.
+    nugget : float, optional
+        Public variance (in units of ``scale^2``) added to every released value; by default 1e-6, or more where n, m and
+        the ridge require it.
+    prior_noise : float
+        Scale eta of independent prior noise ``GP(0, eta^2 k)`` added to each path.
+    assumption : Assumption, optional
+        What is assumed of the responses; bounded by ``response_range`` unless stated.
+    unit : str
+        The unit of privacy in words.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range; the message says which and how to mend it.
+
+    Notes
+    -----
+    Source: T. Maciazek, *Differential Privacy of Gaussian Process Posterior Sampling* (2026).
+    """
+
+    kernel: Kernel
+    domain: Box | Ball
+    response_range: tuple[float, float]
+    ridge: float
+    scale: float
+    locations: NDArray[np.float64]
+    delta: float
+    paths: int = 1
+    grid: tuple[int, ...] | None = None
+    coordinates: str = "unit"
+    centre: float | None = None
+    jitter: float = 0.0
+    nugget: float | None = None
+    prior_noise: float = 0.0
+    assumption: Assumption | None = None
+    unit: str = "one record (its covariates and its response)"
+
+    name = "gaussian-process-posterior-paths"
+    neighbours = Neighbours.REPLACE
+
+    def __post_init__(self) -> None:
+        low, high = self.response_range
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"response_range must be two finite numbers, low < high; got {low!r}, {high!r}.")
+        for label, value in (("ridge", self.ridge), ("scale", self.scale)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{label} must be a positive finite number; got {value!r}.")
+        for label, value in (("jitter", self.jitter), ("prior_noise", self.prior_noise)):
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{label} must be a finite number >= 0; got {value!r}.")
+        if self.nugget is not None and not (math.isfinite(self.nugget) and self.nugget > 0):
+            raise ValueError(f"nugget must be a positive finite number, or None for the rule; got {self.nugget!r}.")
+        if isinstance(self.paths, bool) or int(self.paths) != self.paths or self.paths < 1:
+            raise ValueError(f"paths must be a whole number >= 1; got {self.paths!r}.")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        if self.coordinates not in ("unit", "data"):
+            raise ValueError(f"coordinates must be 'unit' or 'data'; got {self.coordinates!r}.")
+        centre = 0.5 * (low + high) if self.centre is None else float(self.centre)
+        if not low <= centre <= high:
+            raise ValueError(f"centre must lie in response_range [{low}, {high}]; got {centre!r}.")
+        locations = np.array(self.locations, dtype=np.float64, ndmin=2)
+        if locations.ndim != 2 or locations.shape[1] != self.domain.dimension or not np.isfinite(locations).all():
+            raise ValueError(
+                f"locations must be finite with shape (m, {self.domain.dimension}), as the domain; got {locations.shape}."
+            )
+        if self.grid is not None and math.prod(self.grid) != len(locations):
+            raise ValueError(f"grid {self.grid} does not have as many points as locations ({len(locations)}).")
+        locations.flags.writeable = False
+        object.__setattr__(self, "centre", centre)
+        object.__setattr__(self, "locations", locations)
+        if self.assumption is None:
+            object.__setattr__(self, "assumption", self._default_assumption())
+        self._assumption.check(self.kernel, self.domain.dimension)
+        self._check_clipping()
+
+    @classmethod
+    def calibrated(cls, *, n: int, epsilon: float, delta: float, **parameters: Any) -> Self:
+        """The mechanism with the smallest ``scale`` whose whole loss is at most ``(epsilon, delta)`` for n records.
+
+        ``parameters`` are the fields of the class other than ``scale`` and ``delta``.
+
+        Raises
+        ------
+        ValueError
+            If no scale meets the target (the covariance alone costs more); the message says what to change.
+        """
+        trial = cls(scale=1.0, delta=delta, **parameters)
+        start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **trial._account(n, scale=False))
+
+        def meets(scale: float) -> bool:
+            return replace(trial, scale=scale).privacy_loss(n).epsilon(delta) <= epsilon
+
+        return replace(trial, scale=smallest(meets, start, 1e6 * start))
+
+    # --- what it costs, from public parameters alone ---------------------------------------------------------------
+
+    @property
+    def response_bound(self) -> float:
+        """Largest distance M of the range's ends from the centre."""
+        low, high = self.response_range
+        return max(high - self._centre, self._centre - low)
+
+    @property
+    def effective_ridge(self) -> float:
+        """``sqrt(ridge^2 + jitter)``: the ridge that is both used and accounted."""
+        return math.sqrt(self.ridge**2 + self.jitter)
+
+    def least_kernel(self) -> float:
+        """Public lower bound of the kernel on the domain."""
+        return self.kernel.least_value(self._kernel_domain())
+
+    def effective_nugget(self, n: int) -> float:
+        """The nugget used with n records: the declared one, or 1e-6 raised to 16 times the rounding bound."""
+        least = 16.0 * nugget_floor(n, len(self.locations), self.effective_ridge)
+        if self.nugget is None:
+            return max(_NUGGET, least)
+        if self.nugget < least:
+            raise ValueError(
+                f"nugget {self.nugget:g} is below the rounding of this computation (n = {n}, {len(self.locations)} "
+                f"locations, ridge {self.effective_ridge:g}); use at least {least:.3g}, or leave it out."
+            )
+        return self.nugget
+
+    def privacy_loss(self, n: int) -> PrivacyLoss:
+        """What one run on n records costs; reads no record.
+
+        The loss of the exact paths (Theorem 3.1 and its refinements) plus that of the rounding of the computed mean
+        under half of the nugget (``docs/proofs/floor-of-noise.md``).
+        """
+        bound = mean_rounding(n, len(self.locations), self.effective_ridge, self.response_bound)
+        mu = 2.0 * bound / (self.scale * math.sqrt(0.5 * self.effective_nugget(n)))
+        rounding = GaussianDP(
+            mu * math.sqrt(self.paths), neighbours=self.neighbours, rule="rounding of the mean under the nugget"
+        )
+        return posterior_loss(**self._account(n)) + rounding
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters, as JSON-able values."""
+        low, high = self.response_range
+        length_scale = getattr(self.kernel, "length_scale", None)
+        return {
+            "kernel": self.kernel.name,
+            "kernel_parameters": {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in vars(self.kernel).items()
+                if key != "length_scale"
+            },
+            "length_scale": list(length_scale) if isinstance(length_scale, tuple) else length_scale,
+            "coordinates": self.coordinates,
+            "domain": {key: list(np.atleast_1d(value)) for key, value in vars(self.domain).items()},
+            "least_kernel": self.least_kernel(),
+            "response_range": [low, high],
+            "centre": self._centre,
+            "response_bound": self.response_bound,
+            "ridge": self.ridge,
+            "jitter": self.jitter,
+            "scale": self.scale,
+            "prior_noise": self.prior_noise,
+            "nugget": self.nugget,
+            "paths": int(self.paths),
+            "locations": len(self.locations),
+            "grid": None if self.grid is None else list(self.grid),
+            "assumption": self._assumption.name,
+        }
+
+    def certificate(self, n: int, randomness: Randomness) -> Certificate:
+        """The certificate of one run on n records with this source of randomness."""
+        low, high = self.response_range
+        return Certificate.issue(
+            self,
+            n=n,
+            delta=self.delta,
+            unit=self.unit,
+            randomness=randomness,
+            enforced=(
+                f"Responses are clipped to [{low:g}, {high:g}], record by record.",
+                "Covariates outside the public domain are clamped to it, record by record.",
+                *self._assumption.enforced,
+            ),
+            declared=(
+                "The domain, the range, the kernel, the ridge, the scale and the locations were not chosen by looking at "
+                "these records.",
+                *self._assumption.declared,
+            ),
+            limits=LIMITS,
+        )
+
+    def check(self, records: PrivateRecords) -> int:
+        """How many records there are; refuses wrong shapes and values that are not finite. Spends nothing.
+
+        Raises
+        ------
+        PublicError
+            Names shapes and rows, never values.
+        """
+        return len(checked_records(records, self.domain.dimension)[0])
+
+    # --- the release -------------------------------------------------------------------------------------------------
+
+    def run(self, records: PrivateRecords, randomness: Randomness) -> PathRelease:
+        """Draw the paths. Called by the ledger after the loss is reserved."""
+        return self.run_for_custodian(records, randomness)[0]
+
+    def run_for_custodian(self, records: PrivateRecords, randomness: Randomness) -> tuple[PathRelease, Custodian]:
+        """Draw the paths and keep what is needed to extend them; the second value is private."""
+        X, y = checked_records(records, self.domain.dimension)
+        n = len(X)
+        nugget = self.effective_nugget(n)
+        low, high = self.response_range
+        posterior = DensePosterior(
+            self.kernel,
+            self.ridge,
+            self._kernel_coordinates(self.domain.clamp(X)),
+            np.clip(y, low, high) - self._centre,
+            jitter=self.jitter,
+        )
+        layers = [SamplePaths(posterior, self.scale, nugget, randomness.standard_normal, paths=self.paths)]
+        if self.prior_noise > 0:
+            prior = DensePosterior(self.kernel, self.ridge, np.empty((0, X.shape[1])), np.empty(0), jitter=self.jitter)
+            layers.append(SamplePaths(prior, self.prior_noise, nugget, randomness.standard_normal, paths=self.paths))
+        custodian = Custodian(self, layers)
+        values = custodian.extend(self.locations)
+        certificate = self.certificate(n, randomness)
+        return PathRelease(certificate=certificate, mechanism=self, values=values), custodian
+
+    # --- helpers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _centre(self) -> float:
+        assert self.centre is not None
+        return self.centre
+
+    @property
+    def _assumption(self) -> Assumption:
+        assert self.assumption is not None
+        return self.assumption
+
+    def _default_assumption(self) -> Assumption:
+        bound = self.response_bound
+        if isinstance(self.kernel, Diagonal):
+            return DiagonalKernel(bound)
+        if isinstance(self.kernel, Exponential) and self.domain.dimension == 1:
+            return Exponential1D(bound)
+        return Bounded(bound)
+
+    def _check_clipping(self) -> None:
+        """The clipping level must be the assumption's own: no more, and for an RKHS bound no less."""
+        assumption, bound = self._assumption, self.response_bound
+        if isinstance(assumption, RKHS):
+            if bound < assumption.largest_response:
+                raise ValueError(
+                    f"Clipping {bound:g} either side of the centre would break the declared RKHS bound, whose responses "
+                    f"reach {assumption.largest_response:g}; widen response_range."
+                )
+        elif assumption.response_bound < bound:  # pyright: ignore[reportAttributeAccessIssue]
+            raise ValueError(
+                f"The assumption bounds responses by {assumption.response_bound:g}, but response_range lets them lie "  # pyright: ignore[reportAttributeAccessIssue]
+                f"{bound:g} from the centre; make the two agree."
+            )
+
+    def _account(self, n: int, *, scale: bool = True) -> dict[str, Any]:
+        account: dict[str, Any] = {
+            "n": n,
+            "ridge": self.effective_ridge,
+            "assumption": self._assumption,
+            "least_kernel": self.least_kernel(),
+            "paths": int(self.paths),
+            "prior_noise": self.prior_noise,
+        }
+        return account | {"scale": self.scale} if scale else account
+
+    def _kernel_domain(self) -> Box | Ball:
+        if self.coordinates == "data":
+            return self.domain
+        if isinstance(self.domain, Box):
+            return Box((0.0,) * self.domain.dimension, (1.0,) * self.domain.dimension)
+        return Ball((0.5,) * self.domain.dimension, 0.5)
+
+    def _kernel_coordinates(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.coordinates == "data":
+            return X
+        if isinstance(self.domain, Box):
+            return self.domain.unit(X)
+        return 0.5 + (X - np.asarray(self.domain.center)) / (2.0 * self.domain.radius)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PathRelease(Release):
+    """Released sample paths: public values at public locations, and their certificate.
+
+    Attributes
+    ----------
+    certificate : Certificate
+    mechanism : PosteriorMechanism
+        The public parameters.
+    values : array (paths, m)
+        The paths at ``mechanism.locations``, in units of the response.
+    """
+
+    mechanism: PosteriorMechanism
+    values: NDArray[np.float64]
+
+    @property
+    def locations(self) -> NDArray[np.float64]:
+        """The public locations, shape (m, d), in data units."""
+        return self.mechanism.locations
+
+    def on_grid(self) -> NDArray[np.float64]:
+        """The paths on the mechanism's grid, shape (paths, *grid)."""
+        if self.mechanism.grid is None:
+            raise ValueError("These paths were released at scattered locations; give the mechanism a grid.")
+        return self.values.reshape(len(self.values), *self.mechanism.grid)
+
+    def sample(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Released values at X, shape (paths, len(X)), exactly as released.
+
+        Raises
+        ------
+        ValueError
+            If a row of X is not one of the released locations.
+        """
+        X = checked_points(X, self.mechanism.domain.dimension)
+        index = {row.tobytes(): i for i, row in enumerate(self.locations + 0.0)}
+        found = [index.get(row.tobytes(), -1) for row in np.ascontiguousarray(X) + 0.0]
+        missing = found.count(-1)
+        if missing:
+            raise ValueError(
+                f"{missing} of {len(X)} points are not among the {len(self.locations)} released locations. Release the "
+                "paths there (locations=...), interpolate what was released (predict), or keep a custodian when fitting."
+            )
+        return self.values[:, found]
+
+    def interpolate(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Prior conditional mean of each path at X given its released values, shape (paths, len(X)).
+
+        Post-processing: costs nothing. It is smoother than the path itself between released locations.
+        """
+        mechanism = self.mechanism
+        X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
+        nugget = math.sqrt(mechanism.effective_nugget(self.certificate.n))
+        here = mechanism._kernel_coordinates(self.locations)
+        return np.stack(
+            [DensePosterior(mechanism.kernel, nugget, here, path).mean(X) for path in self.values - mechanism._centre]
+        ) + mechanism._centre
+
+
+class Custodian:
+    """PRIVATE. What is needed to ask released paths for more points; it holds the records' posterior.
+
+    Keep it where the records are kept. It can't be pickled, printed or compared; delete it when done.
+    """
+
+    __slots__ = ("_layers", "_mechanism")
+
+    def __init__(self, mechanism: PosteriorMechanism, layers: list[SamplePaths]) -> None:
+        self._mechanism = mechanism
+        self._layers = layers
+
+    def extend(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Values of the same paths at X, shape (paths, len(X)). Free: the whole path was paid for.
+
+        Points asked before, here or at release, get the values they got then.
+        """
+        mechanism = self._mechanism
+        X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
+        values = self._layers[0].evaluate(X)
+        for layer in self._layers[1:]:
+            values = values + layer.evaluate(X)
+        return values + mechanism._centre
+
+    def __repr__(self) -> str:
+        return "Custodian(PRIVATE)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A Custodian is private and is never pickled; extend the paths where the records are.")
+
+
+def checked_points(X: ArrayLike, dimension: int) -> NDArray[np.float64]:
+    """X as finite float64 of shape (m, dimension)."""
+    points = np.asarray(X, dtype=np.float64)
+    if points.ndim == 1 and dimension == 1:
+        points = points[:, None]
+    if points.ndim != 2 or points.shape[1] != dimension:
+        raise ValueError(f"Points must have shape (m, {dimension}); got {points.shape}.")
+    if not np.isfinite(points).all():
+        raise ValueError("Points must be finite.")
+    return points
+
+
+def checked_records(records: PrivateRecords, dimension: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Covariates and response as finite float64 arrays; errors name shapes and rows, never values."""
+    X = np.asarray(records.covariates, dtype=np.float64)
+    y = np.asarray(records.response, dtype=np.float64)
+    if X.ndim != 2 or X.shape[1] != dimension or y.shape != (len(X),):
+        raise PublicError(
+            f"Records must have covariates of shape (n, {dimension}) and response of shape (n,); "
+            f"got {X.shape} and {y.shape}."
+        )
+    rows = np.flatnonzero(~(np.isfinite(X).all(axis=1) & np.isfinite(y)))
+    if rows.size:
+        listed = ", ".join(map(str, rows[:10])) + (f" and {rows.size - 10} more" if rows.size > 10 else "")
+        raise PublicError(f"Records are not finite at rows {listed} (from 0); mend or remove them by a public rule.")
+    return X, y

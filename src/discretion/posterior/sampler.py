@@ -1,0 +1,309 @@
+"""The estimator users meet: fit, and posterior sample paths leave; nothing private stays."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discretion.gp import Ball, Box, Kernel, Matern32
+from discretion.posterior.assumptions import Assumption
+from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism, checked_points
+from discretion.privacy import Ledger, PrivacyLoss, Randomness, SystemRandomness
+
+__all__ = ["PosteriorSampler"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Records:
+    covariates: NDArray[np.float64]
+    response: NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class _KeepingCustodian:
+    """The mechanism, with its custodian kept: what the ledger runs when the user asked for one."""
+
+    mechanism: PosteriorMechanism
+    custodian: Custodian | None = None
+
+    @property
+    def name(self) -> str:
+        return self.mechanism.name
+
+    @property
+    def neighbours(self) -> Any:
+        return self.mechanism.neighbours
+
+    def privacy_loss(self, n: int) -> PrivacyLoss:
+        return self.mechanism.privacy_loss(n)
+
+    def parameters(self) -> dict[str, Any]:
+        return self.mechanism.parameters()
+
+    def check(self, records: Any) -> int:
+        return self.mechanism.check(records)
+
+    def run(self, records: Any, randomness: Randomness) -> PathRelease:
+        release, self.custodian = self.mechanism.run_for_custodian(records, randomness)
+        return release
+
+
+class PosteriorSampler(RegressorMixin, BaseEstimator):
+    """Release Gaussian-process posterior sample paths under differential privacy.
+
+    Covariates *and* responses are private; neighbours differ in one whole record and n is public. All parameters are
+    public and must not be chosen by looking at the records given to ``fit``. No noise is added beyond the posterior's
+    own, except a public nugget of a millionth of the prior variance.
+
+    Parameters
+    ----------
+    domain : Box, Ball or (low, high)
+        Public domain of the covariates. A pair of numbers is a cube with those ends, of whatever dimension X has.
+        Records outside are clamped to it.
+    response_range : (low, high)
+        Public range of the response; responses are clipped to it.
+    kernel : Kernel, optional
+        Unit-diagonal kernel; ``Matern32(0.1)`` by default.
+    ridge : float
+        Square root of the ridge: the observation noise variance is ``ridge^2 scale^2``. Large ridges are cheap.
+    scale : float, optional
+        Posterior scale. Give either ``scale``, or ``epsilon`` to have the smallest scale that costs at most that.
+    epsilon, delta : float, optional
+        Target of the whole release. ``delta`` is ``n ** -1.1`` by default (n is public).
+    paths : int
+        Number of independent paths.
+    locations : array (m, d), optional
+        Public points at which the paths are released.
+    grid : int or tuple of int, optional
+        Instead of ``locations``: a regular grid over the domain's box, this many points along each axis. Without either,
+        a grid of at most 1,024 points is used.
+    coordinates : {"unit", "data"}
+        Whether length scales are fractions of the domain's sides or in data units.
+    centre, jitter, nugget, prior_noise, assumption, unit
+        As in `PosteriorMechanism`.
+    ledger : Ledger or path, optional
+        Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
+    randomness : Randomness, optional
+        For tests only; by default the operating system's. A seeded release says TEST ONLY and can't be booked.
+
+    Attributes
+    ----------
+    release_ : PathRelease
+        The released values and their certificate.
+    mechanism_ : PosteriorMechanism
+        The public parameters that were run.
+    n_features_in_ : int
+        Dimension of the covariates.
+
+    Notes
+    -----
+    The fitted object, its pickle and its repr hold public values only: no records, no Gram matrix, no posterior mean.
+    Source: T. Maciazek, *Differential Privacy of Gaussian Process Posterior Sampling* (2026).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discretion import Box, PosteriorSampler
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.uniform(size=(200, 2)), rng.uniform(-1, 1, size=200)
+    >>> sampler = PosteriorSampler(Box((0, 0), (1, 1)), (-1, 1), ridge=20.0, epsilon=3.0, grid=12)
+    >>> sampler.privacy_loss(200).epsilon(1e-3) <= 3.1
+    True
+    >>> sampler.fit(X, y).release_.values.shape
+    (1, 144)
+    """
+
+    def __init__(
+        self,
+        domain: Box | Ball | tuple[float, float] = (0.0, 1.0),
+        response_range: tuple[float, float] = (-1.0, 1.0),
+        *,
+        kernel: Kernel | None = None,
+        ridge: float = 10.0,
+        scale: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        paths: int = 1,
+        locations: ArrayLike | None = None,
+        grid: int | tuple[int, ...] | None = None,
+        coordinates: str = "unit",
+        centre: float | None = None,
+        jitter: float = 0.0,
+        nugget: float | None = None,
+        prior_noise: float = 0.0,
+        assumption: Assumption | None = None,
+        unit: str = "one record (its covariates and its response)",
+        ledger: Ledger | str | Path | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.domain = domain
+        self.response_range = response_range
+        self.kernel = kernel
+        self.ridge = ridge
+        self.scale = scale
+        self.epsilon = epsilon
+        self.delta = delta
+        self.paths = paths
+        self.locations = locations
+        self.grid = grid
+        self.coordinates = coordinates
+        self.centre = centre
+        self.jitter = jitter
+        self.nugget = nugget
+        self.prior_noise = prior_noise
+        self.assumption = assumption
+        self.unit = unit
+        self.ledger = ledger
+        self.randomness = randomness
+
+    def mechanism(self, n: int, dimension: int | None = None) -> PosteriorMechanism:
+        """The mechanism these parameters describe for n records; reads no record.
+
+        Parameters
+        ----------
+        n : int
+            Public number of records.
+        dimension : int, optional
+            Dimension of the covariates; needed only if ``domain`` is a pair of numbers.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, or no scale meets the target.
+        """
+        if n < 1 or int(n) != n:
+            raise ValueError(f"n must be a whole number >= 1; got {n!r}.")
+        if (self.scale is None) == (self.epsilon is None):
+            raise ValueError("Give either scale, or epsilon to have the scale that just meets it; not both.")
+        if self.delta is None and n == 1:
+            raise ValueError("With one record delta = n ** -1.1 would be 1, which promises nothing; give a delta.")
+        domain = self._domain(dimension)
+        locations, grid = self._locations(domain)
+        parameters: dict[str, Any] = {
+            "kernel": Matern32(0.1) if self.kernel is None else self.kernel,
+            "domain": domain,
+            "response_range": tuple(self.response_range),
+            "ridge": self.ridge,
+            "locations": locations,
+            "grid": grid,
+            "delta": float(n) ** -1.1 if self.delta is None else self.delta,
+            "paths": self.paths,
+            "coordinates": self.coordinates,
+            "centre": self.centre,
+            "jitter": self.jitter,
+            "nugget": self.nugget,
+            "prior_noise": self.prior_noise,
+            "assumption": self.assumption,
+            "unit": self.unit,
+        }
+        if self.scale is not None:
+            return PosteriorMechanism(scale=self.scale, **parameters)
+        assert self.epsilon is not None
+        return PosteriorMechanism.calibrated(n=n, epsilon=self.epsilon, **parameters)
+
+    def privacy_loss(self, n: int, dimension: int | None = None) -> PrivacyLoss:
+        """What fitting n records will cost, before any record is seen."""
+        return self.mechanism(n, dimension).privacy_loss(n)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the ledger, draw the paths and forget the records.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Private covariates, in data units.
+        y : array (n,)
+            Private responses.
+
+        Raises
+        ------
+        ValueError
+            On bad shapes or values (named by row, never by value), before anything is charged.
+        BudgetExceeded
+            If the ledger's budget can't pay; nothing was read.
+        """
+        self.fit_custodian(X, y)
+        return self
+
+    def fit_custodian(self, X: ArrayLike, y: ArrayLike) -> Custodian:
+        """Like `fit`, and return the custodian: a PRIVATE object that can extend the same paths to new points.
+
+        The paths were paid for as whole functions, so extending them is free. Keep the custodian where the records are.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        mechanism = self.mechanism(len(X), X.shape[1])
+        run = _KeepingCustodian(mechanism)
+        records = _Records(X, np.asarray(y, dtype=np.float64))
+        randomness = deepcopy(self.randomness)  # a test seed starts anew at every fit, and the parameter stays as it was
+        if self.ledger is None:
+            self.release_ = run.run(records, SystemRandomness() if randomness is None else randomness)
+        elif isinstance(self.ledger, Ledger):
+            self.release_ = self.ledger.run(run, records, n=len(X), randomness=randomness)
+        else:
+            with Ledger.open(self.ledger) as ledger:
+                self.release_ = ledger.run(run, records, n=len(X), randomness=randomness)
+        self.mechanism_ = mechanism
+        assert run.custodian is not None
+        return run.custodian
+
+    def sample(self, X: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Values of the released paths, shape (paths, m), exactly as released.
+
+        Parameters
+        ----------
+        X : array (m, d), optional
+            Released locations; all of them by default. For other points interpolate (`predict`), or extend the paths
+            where the records are (`fit_custodian`).
+
+        Raises
+        ------
+        ValueError
+            If a point was not released.
+        """
+        check_is_fitted(self)
+        return self.release_.values.copy() if X is None else self.release_.sample(X)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Mean over the released paths, interpolated to X with the prior; shape (len(X),). Post-processing: free."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.release_.interpolate(X).mean(axis=0)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.randomness is None
+        tags.regressor_tags.poor_score = True  # the posterior's randomness is the noise that protects the records
+        return tags
+
+    def _domain(self, dimension: int | None) -> Box | Ball:
+        if isinstance(self.domain, Box | Ball):
+            if dimension is not None and dimension != self.domain.dimension:
+                raise ValueError(f"The records have {dimension} covariates, the domain {self.domain.dimension}.")
+            return self.domain
+        low, high = self.domain
+        if dimension is None:
+            raise ValueError("The domain is a pair of numbers: say how many covariates there are (dimension=...).")
+        return Box((float(low),) * dimension, (float(high),) * dimension)
+
+    def _locations(self, domain: Box | Ball) -> tuple[NDArray[np.float64], tuple[int, ...] | None]:
+        if self.locations is not None:
+            if self.grid is not None:
+                raise ValueError("Give locations or grid, not both.")
+            return checked_points(self.locations, domain.dimension), None
+        side = int(1024 ** (1.0 / domain.dimension) + 1e-9)
+        grid = side if self.grid is None else self.grid
+        counts = (grid,) * domain.dimension if isinstance(grid, int) else tuple(grid)
+        if side < 2 and self.grid is None:
+            raise ValueError(f"In {domain.dimension} dimensions there is no default grid; give locations=....")
+        if isinstance(domain, Ball):
+            center = np.asarray(domain.center)
+            domain = Box(tuple(center - domain.radius), tuple(center + domain.radius))
+        return domain.grid(counts), counts
