@@ -1,0 +1,26 @@
+"""Geography around a release: reading records, public hexagons, coordinate systems, GeoJSON and maps.
+
+`maps` loads matplotlib and is therefore imported by its own name: `from discretion.spatial.maps import
+draw_map`.
+"""
+
+from discretion.spatial.geojson import feature_collection, multipolygon, points, write_geojson
+from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
+from discretion.spatial.projection import Projection, suggest_crs
+from discretion.spatial.reading import BadTable, Problem, Records, read_table
+
+__all__ = [
+    "BadTable",
+    "HexagonLattice",
+    "Problem",
+    "Projection",
+    "Records",
+    "aggregate",
+    "feature_collection",
+    "multipolygon",
+    "points",
+    "read_table",
+    "suggest_crs",
+    "unit_of_privacy",
+    "write_geojson",
+]
