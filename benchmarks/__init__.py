@@ -1,0 +1,1 @@
+"""This library and its claims, measured."""

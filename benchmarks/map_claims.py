@@ -1,0 +1,160 @@
+"""Figures stated about releasing a map of London."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg import blas, lapack
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import Measured, claim
+from discretion.datasets import london_region, london_sales
+from discretion.gp import RBF, Box, DensePosterior, Matern32
+from discretion.posterior import PosteriorMechanism
+from discretion.posterior.excursion import intersection_over_union, smooth
+from discretion.privacy import SystemRandomness
+from discretion.spatial import HexagonLattice, Records, Region, aggregate, read_table
+
+ROOT = Path(__file__).parents[1]
+CONFIG = tomllib.loads((ROOT / "examples/london.toml").read_text(encoding="utf-8"))
+DOMAIN = Box((503_000.0, 155_000.0), (562_000.0, 201_000.0))
+SIDE = 60
+
+
+@cache
+def hexagons(year: int) -> Records:
+    """The hexagon records of a year, made as the demo makes them."""
+    sales = read_table(
+        london_sales(year),
+        covariates=("easting_m", "northing_m"),
+        response="price_gbp",
+        transform="log",
+        where={"new_build": "0"},
+        domain=DOMAIN,
+        response_range=(12.0, 14.0),
+    )
+    return aggregate(sales, HexagonLattice(600.0, DOMAIN))
+
+
+def mechanism(n: int, **changes: object) -> PosteriorMechanism:
+    """The demo's mechanism for n hexagons."""
+    parameters = {
+        "kernel": RBF(float(CONFIG["length-scale"])),
+        "coordinates": "data",
+        "domain": DOMAIN,
+        "response_range": (12.0, 14.0),
+        "ridge": float(CONFIG["ridge"]),
+        "locations": DOMAIN.grid((SIDE, SIDE)),
+        "grid": (SIDE, SIDE),
+        "paths": int(CONFIG["paths"]),
+    } | changes
+    return PosteriorMechanism.calibrated(n=n, epsilon=float(CONFIG["epsilon"]), delta=n**-1.1, **parameters)
+
+
+def without_privacy(records: Records) -> np.ndarray:
+    """The non-private map: posterior mean of a Matern 3/2 process of 5 km with ridge 1, on the demo's grid."""
+    posterior = DensePosterior(Matern32(5_000.0), 1.0, records.covariates, records.response - 13.0)
+    return posterior.mean(DOMAIN.grid((SIDE, SIDE))).reshape(SIDE, SIDE).T >= 0.0
+
+
+def overlaps(year: int, releases: int) -> np.ndarray:
+    """IoU of the one-path excursion sets with the non-private one, inside the public outline; (releases, paths)."""
+    records = hexagons(year)
+    truth = without_privacy(records)
+    outside = ~Region.read(london_region()).contains(DOMAIN.grid((SIDE, SIDE))).reshape(SIDE, SIDE).T
+    run = mechanism(records.n)
+    rows = []
+    for _ in range(releases):
+        fields = smooth(run.run(records, SystemRandomness()).on_grid().transpose(0, 2, 1), float(CONFIG["smooth"]))
+        rows.append([intersection_over_union(field >= 13.0, truth, outside) for field in fields])
+    return np.array(rows)
+
+
+@claim("map", "Occupied hexagons of 600 m in the 2018 sales", "3,000 to 4,500")
+def hexagon_count() -> Measured:
+    n = hexagons(2018).n
+    return Measured(f"{n:,}", 3_000 <= n <= 4_500)
+
+
+@claim("map", "IoU of one released path's {price >= e^13} with the non-private set, 2018, epsilon 9 for 3 paths", ">= 0.6")
+def one_path_iou() -> Measured:
+    found = overlaps(2018, releases=5)
+    return Measured(f"smallest {found.min():.3f}, mean {found.mean():.3f} of {found.size}", found.min() >= 0.6)
+
+
+@claim("map", "Epsilon of the demo's certificate, at delta = n^-1.1", "<= 9")
+def demo_epsilon() -> Measured:
+    n = hexagons(2018).n
+    guarantee = mechanism(n).privacy_loss(n).guarantee(n**-1.1)
+    return Measured(f"{guarantee.epsilon:.6f} by {guarantee.rule}", guarantee.epsilon <= 9.0)
+
+
+@claim("map", "Release of the demo's size over the bare LAPACK calls, one BLAS thread", "<= 1.5 x + 2 s")
+def lapack_floor() -> Measured:
+    records = hexagons(2018)
+    n, m = records.n, SIDE * SIDE
+    with threadpool_limits(1):
+        floor = min(_bare_lapack(n, m) for _ in range(2))
+        run = mechanism(n)
+        start = time.process_time()
+        run.run(records, SystemRandomness())
+        spent = time.process_time() - start
+    return Measured(
+        f"{spent:.2f} s against {floor:.2f} s ({spent / floor:.2f} x), n = {n:,}, m = {m:,}", spent <= 1.5 * floor + 2.0
+    )
+
+
+def _bare_lapack(n: int, m: int) -> float:
+    rng = np.random.default_rng(0)
+    A, D = (np.asfortranarray(np.eye(size) * size + rng.uniform(size=(size, size))) for size in (n, m))
+    B = np.asfortranarray(rng.uniform(size=(n, m)))
+    start = time.process_time()
+    L, _ = lapack.dpotrf(A, lower=1, overwrite_a=1, clean=0)
+    W = blas.dtrsm(1.0, L, B, lower=1, overwrite_b=1)
+    S = blas.dsyrk(-1e-12, W, beta=1.0, c=D, trans=1, lower=1, overwrite_c=1)
+    lapack.dpotrf(S, lower=1, overwrite_a=1, clean=0)
+    return time.process_time() - start
+
+
+@claim("map", "Peak memory of the demo's release command", "< 1 GiB")
+def peak_memory() -> Measured:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "discretion", "release", "--config", "examples/london.toml", "--out", folder]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return Measured(f"{kib / 2**20:.2f} GiB", kib < 2**20)
+
+
+@claim("map", "`make demo` on a fresh clone: cpu time with installation, and its files", "<= 180 s of cpu", slow=True)
+def fresh_clone_demo() -> Measured:
+    wanted = ("map.png", "paths.csv", "paths.geojson", "excursion.geojson", "certificate.json")
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "discretion"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        # Python without this virtual environment, as on a new machine.
+        outside = Path(sys.base_prefix) / "bin" / "python3"
+        environment = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
+        before = os.times()
+        subprocess.run(
+            [shutil.which("make") or "make", "demo", f"PYTHON={outside}"],
+            cwd=clone,
+            check=True,
+            capture_output=True,
+            env=environment,
+        )
+        after = os.times()
+        there = [name for name in wanted if (clone / "demo" / name).stat().st_size]
+        epsilon = json.loads((clone / "demo" / "certificate.json").read_text())["epsilon"]
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Measured(f"{cpu:.0f} s of cpu; {', '.join(there)}; epsilon {epsilon:.4f}", cpu <= 180 and len(there) == len(wanted))

@@ -1,0 +1,39 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import typer
+
+from discretion.cli.cost import calibrate, cost
+from discretion.cli.ledger import ledger
+from discretion.cli.release import release
+
+app = typer.Typer(
+    name="discretion",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Publish what private records teach, and know exactly what it costs (differential privacy).",
+    epilog="Exit codes: 0 done, 2 bad input, 3 over budget, 4 refused. Results go to stdout, all else to stderr.",
+)
+app.command()(release)
+app.add_typer(cost, name="cost")
+app.add_typer(calibrate, name="calibrate")
+app.add_typer(ledger, name="ledger")
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        from discretion import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point of ``discretion``."""
+    app()

@@ -1,0 +1,59 @@
+"""What every command shares: where words go, and what an error looks like. Results to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from discretion.privacy import BudgetExceeded, LedgerError, NotBookable, PublicError, Unreachable
+
+BAD_INPUT, OVER_BUDGET, REFUSED = 2, 3, 4
+
+stdout = Console(soft_wrap=True, highlight=False)
+stderr = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn the errors people meet into one plain message and an exit code; nothing else is caught."""
+    try:
+        yield
+    except BudgetExceeded as error:
+        _say(error, OVER_BUDGET)
+    except (Unreachable, NotBookable, LedgerError, PublicError, FloatingPointError) as error:
+        _say(error, REFUSED)
+    except (ValueError, ImportError, OSError) as error:
+        _say(error, BAD_INPUT)
+
+
+def _say(error: Exception, code: int) -> None:
+    stderr.print(f"[bold red]error:[/] {_escaped(str(error))}")
+    raise typer.Exit(code) from None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal."""
+    stderr.print(_escaped(text), style="dim")
+
+
+def show(result: dict[str, Any], *, as_json: bool, lines: list[str]) -> None:
+    """The result: one JSON object, or lines for a person."""
+    if as_json:
+        stdout.print_json(json.dumps({key: _plain(value) for key, value in result.items()}, allow_nan=False))
+        return
+    for line in lines:
+        stdout.print(_escaped(line))
+
+
+def _plain(value: Any) -> Any:
+    return "inf" if isinstance(value, float) and math.isinf(value) else value

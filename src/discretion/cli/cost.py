@@ -1,0 +1,170 @@
+"""``discretion cost`` and ``discretion calibrate``: prices from public parameters, no table needed."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+
+from discretion.cli import options
+from discretion.cli.console import plain_errors, show
+from discretion.gp import Ball
+from discretion.posterior.account import calibrate_posterior, posterior_loss
+from discretion.privacy import Guarantee, Neighbours, round_up
+
+cost = typer.Typer(no_args_is_help=True, help="What a release would cost, from public parameters alone.")
+calibrate = typer.Typer(no_args_is_help=True, help="The parameter that just meets a privacy target.")
+
+N = Annotated[int, typer.Option("--n", help="Number of records (public).")]
+Bound = Annotated[float, typer.Option(help="Largest |response - centre|, M; responses are clipped to it.")]
+Delta = Annotated[str, typer.Option(help="A number, or n^-1.1 of the number of records.")]
+Ridge = Annotated[float | None, typer.Option(help="Ridge r: observation noise variance is r^2 scale^2.")]
+Scale = Annotated[float | None, typer.Option(help="Posterior scale sigma.")]
+Paths = Annotated[int, typer.Option(help="Number of sample paths from the same records.")]
+Eta = Annotated[float, typer.Option("--prior-noise", "--eta", help="Scale of extra independent prior noise.")]
+Least = Annotated[
+    float | None, typer.Option(help="A lower bound of the kernel on the domain (0 is always safe).")
+]
+KernelName = Annotated[str | None, typer.Option("--kernel", help="Or its name, with --length-scale and --diameter.")]
+Length = Annotated[str | None, typer.Option(help="Length scale of the kernel.")]
+Diameter = Annotated[float | None, typer.Option(help="Diameter of the domain, in the units of the length scale.")]
+Alpha = Annotated[float | None, typer.Option(help="Shape of the rational quadratic kernel.")]
+Assumed = Annotated[str, typer.Option("--assumption", help=f"{options.ASSUMPTIONS}.")]
+Relation = Annotated[Neighbours, typer.Option(help="Neighbour relation; posterior paths have replace.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@cost.command("posterior")
+def cost_posterior(
+    n: N,
+    delta: Delta = "n^-1.1",
+    ridge: Ridge = None,
+    scale: Scale = None,
+    response_bound: Bound = 1.0,
+    paths: Paths = 1,
+    prior_noise: Eta = 0.0,
+    least_kernel: Least = None,
+    kernel: KernelName = None,
+    length_scale: Length = None,
+    diameter: Diameter = None,
+    alpha: Alpha = None,
+    assumption: Assumed = "bounded",
+    neighbours: Relation = Neighbours.REPLACE,
+    json_: Json = False,
+) -> None:
+    """Epsilon of releasing posterior sample paths.
+
+    For coordinates scaled to a unit box in d dimensions (as `discretion release` does) the diameter is sqrt(d).
+    """
+    with plain_errors():
+        if ridge is None or scale is None:
+            raise ValueError("Give --ridge and --scale.")
+        account = _account(
+            n, response_bound, paths, prior_noise, least_kernel, kernel, length_scale, diameter, alpha, assumption, neighbours
+        )
+        loss = posterior_loss(ridge=ridge, scale=scale, **account)
+        result = _result(loss.guarantee(options.delta_of(delta, n)), assumption)
+        show(result, as_json=json_, lines=[_sentence(result)])
+
+
+@calibrate.command("posterior")
+def calibrate_posterior_(
+    n: N,
+    epsilon: Annotated[float, typer.Option(help="Target epsilon.")],
+    solve: Annotated[str, typer.Option(help="What to find: scale, ridge, eta (extra prior noise) or paths.")] = "scale",
+    delta: Delta = "n^-1.1",
+    ridge: Ridge = None,
+    scale: Scale = None,
+    response_bound: Bound = 1.0,
+    paths: Paths = 1,
+    prior_noise: Eta = 0.0,
+    least_kernel: Least = None,
+    kernel: KernelName = None,
+    length_scale: Length = None,
+    diameter: Diameter = None,
+    alpha: Alpha = None,
+    assumption: Assumed = "bounded",
+    neighbours: Relation = Neighbours.REPLACE,
+    json_: Json = False,
+) -> None:
+    """The smallest scale, ridge or extra noise, or the largest number of paths, that meets (epsilon, delta).
+
+    The epsilon printed beside it is computed anew from the parameter found, and never exceeds the target.
+    """
+    with plain_errors():
+        if solve not in ("scale", "ridge", "eta", "paths"):
+            raise ValueError(f"--solve is scale, ridge, eta or paths; got {solve!r}.")
+        given: dict[str, Any] = {"ridge": ridge, "scale": scale}
+        lacking = [name for name, value in given.items() if value is None and name != solve]
+        if lacking:
+            raise ValueError(f"To solve for {solve}, give --{' and --'.join(lacking)}.")
+        account = _account(
+            n, response_bound, paths, prior_noise, least_kernel, kernel, length_scale, diameter, alpha, assumption, neighbours
+        )
+        target = options.delta_of(delta, n)
+        found = {"eta": "prior_noise"}.get(solve, solve)
+        everything = account | {name: value for name, value in given.items() if value is not None}
+        everything.pop(found, None)
+        value = calibrate_posterior(solve, epsilon=epsilon, delta=target, **everything)  # pyright: ignore[reportArgumentType]
+        value = int(value) if solve == "paths" else float(value)
+        loss = posterior_loss(**everything, **{found: value})
+        result = {solve: value, **_result(loss.guarantee(target), assumption)}
+        show(result, as_json=json_, lines=[f"{solve} = {value!r}", _sentence(result)])
+
+
+def _account(
+    n: int,
+    response_bound: float,
+    paths: int,
+    prior_noise: float,
+    least_kernel: float | None,
+    name: str | None,
+    length_scale: str | None,
+    diameter: float | None,
+    alpha: float | None,
+    assumption: str,
+    neighbours: Neighbours,
+) -> dict[str, Any]:
+    if neighbours is not Neighbours.REPLACE:
+        raise ValueError("A posterior path has a guarantee for replacing one record (n public) only: --neighbours replace.")
+    if n < 1:
+        raise ValueError(f"--n is a whole number >= 1; got {n}.")
+    if (least_kernel is None) == (name is None):
+        raise ValueError("Give --least-kernel, or --kernel with --length-scale and --diameter; one of the two.")
+    shape = None if name is None else options.covariance(name, length_scale, alpha)
+    least = least_kernel
+    if shape is not None:
+        if diameter is None or not (math.isfinite(diameter) and diameter > 0):
+            raise ValueError("--kernel needs --diameter, a positive number in the units of the length scale.")
+        least = shape.least_value(Ball((0.0,) * _axes(shape), 0.5 * diameter))
+    return {
+        "n": n,
+        "assumption": options.assumption_of(assumption, response_bound, shape),
+        "least_kernel": least,
+        "paths": paths,
+        "prior_noise": prior_noise,
+    }
+
+
+def _axes(shape: Any) -> int:
+    scale = getattr(shape, "length_scale", 1.0)
+    return len(scale) if isinstance(scale, tuple) else 1
+
+
+def _result(guarantee: Guarantee, assumption: str) -> dict[str, Any]:
+    return {
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "order": guarantee.order,
+        "rule": guarantee.rule,
+        "neighbours": str(guarantee.neighbours),
+        "assumption": assumption,
+    }
+
+
+def _sentence(result: dict[str, Any]) -> str:
+    return (
+        f"epsilon <= {round_up(result['epsilon'], 4)} at delta = {result['delta']:.3g} "
+        f"(neighbours: {result['neighbours']}; {result['rule']})."
+    )

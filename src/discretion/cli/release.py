@@ -1,0 +1,442 @@
+"""``discretion release``: a table of sensitive points in, a map with a certificate out."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from discretion.cli import options
+from discretion.cli.console import note, plain_errors, show, stderr
+from discretion.gp import Box
+from discretion.posterior import PathRelease, PosteriorMechanism
+from discretion.posterior.excursion import agreed, excursion_polygons, smooth
+from discretion.privacy import Ledger, SystemRandomness, round_up
+from discretion.spatial.geojson import multipolygon, points, write_geojson
+from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
+from discretion.spatial.maps import draw_map, draw_paths
+from discretion.spatial.projection import Projection
+from discretion.spatial.reading import Records, read_table
+from discretion.spatial.region import Region
+
+FILES = ("certificate.json", "certificate.txt", "paths.csv", "paths.geojson", "excursion.geojson", "map.png", "paths.png")
+
+TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
+
+
+def release(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="CSV (also .gz) or Parquet: one row per record.")],
+    covariates: Annotated[
+        str, typer.Option(help="Columns that say where, separated by a comma.", rich_help_panel=TABLE)
+    ],
+    response: Annotated[str, typer.Option(help="Column that says what.", rich_help_panel=TABLE)],
+    domain: Annotated[
+        str,
+        typer.Option(
+            help="Public range of each covariate, such as 503000:562000,155000:201000. Never read off the records.",
+            rich_help_panel=TABLE,
+        ),
+    ],
+    response_range: Annotated[
+        str,
+        typer.Option(
+            help="Public range of the response after --transform, such as 12:14; responses are clipped to it.",
+            rich_help_panel=TABLE,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.", rich_help_panel=OUTPUT)],
+    transform: Annotated[str, typer.Option(help="none or log (natural).", rich_help_panel=TABLE)] = "none",
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep rows with column=value; may be repeated.", rich_help_panel=TABLE),
+    ] = None,
+    aggregate_: Annotated[
+        str | None,
+        typer.Option(
+            "--aggregate",
+            help="hexagons:SIZE makes one record of each hexagon of a public lattice: its centre and median response.",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
+    minimum_count: Annotated[
+        int, typer.Option(help="Rows a hexagon needs to become a record.", rich_help_panel=TABLE)
+    ] = 3,
+    outside: Annotated[
+        str, typer.Option(help="Rows outside the domain: refuse, clamp or drop.", rich_help_panel=TABLE)
+    ] = "refuse",
+    missing: Annotated[str, typer.Option(help="Missing values: refuse or drop.", rich_help_panel=TABLE)] = "refuse",
+    delimiter: Annotated[
+        str | None, typer.Option(help="Field separator; found by itself if left out.", rich_help_panel=TABLE)
+    ] = None,
+    decimal: Annotated[str, typer.Option(help="Decimal mark: . or ,", rich_help_panel=TABLE)] = ".",
+    encoding: Annotated[str, typer.Option(help="Text encoding.", rich_help_panel=TABLE)] = "utf-8-sig",
+    crs: Annotated[
+        str | None,
+        typer.Option(help="Projected coordinate system, such as EPSG:27700, for GeoJSON in lon/lat.", rich_help_panel=TABLE),
+    ] = None,
+    kernel: Annotated[
+        str,
+        typer.Option(
+            help="exponential, matern32, matern52, rbf, rational-quadratic or diagonal.", rich_help_panel=KERNEL
+        ),
+    ] = "matern32",
+    length_scale: Annotated[
+        str,
+        typer.Option(
+            help="Length scale of the kernel; one, or one per covariate separated by commas.", rich_help_panel=KERNEL
+        ),
+    ] = "0.03",
+    length_unit: Annotated[
+        str,
+        typer.Option(
+            help="domain: the domain is scaled to a unit box and length scales are fractions of its sides. "
+            "data: length scales are in the units of the covariates.",
+            rich_help_panel=KERNEL,
+        ),
+    ] = "domain",
+    alpha: Annotated[
+        float | None, typer.Option(help="Shape of the rational quadratic kernel.", rich_help_panel=KERNEL)
+    ] = None,
+    ridge: Annotated[
+        float,
+        typer.Option(
+            help="Ridge r: the observation noise variance is r^2 scale^2. Large ridges cost little.",
+            rich_help_panel=KERNEL,
+        ),
+    ] = 300.0,
+    scale: Annotated[
+        float | None, typer.Option(help="Posterior scale; or give --epsilon.", rich_help_panel=KERNEL)
+    ] = None,
+    centre: Annotated[
+        float | None,
+        typer.Option(help="Public prior mean; the middle of --response-range if left out.", rich_help_panel=KERNEL),
+    ] = None,
+    prior_noise: Annotated[
+        float, typer.Option(help="Scale of extra independent prior noise.", rich_help_panel=KERNEL)
+    ] = 0.0,
+    jitter: Annotated[
+        float, typer.Option(help="Public constant on the Gram diagonal, accounted as ridge.", rich_help_panel=KERNEL)
+    ] = 0.0,
+    nugget: Annotated[
+        float | None,
+        typer.Option(help="Public nugget on released values, in units of scale^2; by rule if left out.", rich_help_panel=KERNEL),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Target epsilon of the whole release: the smallest scale that meets it is used.", rich_help_panel=PRIVACY),
+    ] = None,
+    delta: Annotated[
+        str, typer.Option(help="Target delta: a number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY)
+    ] = "n^-1.1",
+    paths: Annotated[int, typer.Option(help="Number of sample paths to release.", rich_help_panel=PRIVACY)] = 1,
+    assumption: Annotated[
+        str | None, typer.Option(help=f"{options.ASSUMPTIONS}.", rich_help_panel=PRIVACY)
+    ] = None,
+    unit: Annotated[
+        str, typer.Option(help="What one row is, in words, for the certificate.", rich_help_panel=PRIVACY)
+    ] = "one row of the table",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Ledger that pays (discretion ledger init makes one).", rich_help_panel=PRIVACY),
+    ] = None,
+    grid: Annotated[str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)] = "60",
+    threshold: Annotated[
+        float | None, typer.Option(help="Map where the response is at least this (after --transform).", rich_help_panel=MAP)
+    ] = None,
+    below: Annotated[bool, typer.Option(help="Map where it is at most the threshold.", rich_help_panel=MAP)] = False,
+    fraction: Annotated[
+        float, typer.Option(help="Share of the paths that must agree.", rich_help_panel=MAP)
+    ] = 0.5,
+    smooth_: Annotated[
+        float, typer.Option("--smooth", help="Gaussian smoothing of the paths, sd in grid cells.", rich_help_panel=MAP)
+    ] = 0.0,
+    region: Annotated[
+        Path | None,
+        typer.Option(help="Public GeoJSON outline in the table's coordinates; the map stays inside.", rich_help_panel=MAP),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the map.", rich_help_panel=MAP)] = None,
+    units: Annotated[str | None, typer.Option(help="Units of the response on the legend.", rich_help_panel=MAP)] = None,
+    source: Annotated[str, typer.Option(help="Attribution of the data, printed on the map.", rich_help_panel=MAP)] = "",
+    force: Annotated[bool, typer.Option(help="Replace earlier results in --out.", rich_help_panel=OUTPUT)] = False,
+    private_report: Annotated[
+        Path | None,
+        typer.Option(
+            help="PRIVATE file for the data owner: how many rows were dropped, clamped, clipped.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=OUTPUT)] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file of these options; the command line wins.",
+            callback=options.read_config,
+            is_eager=True,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+) -> None:
+    """Publish a map of a private table, with a certificate of what it costs.
+
+    The table's places and values are both private. Everything given here is public and must not be chosen by looking at
+    the table. One neighbouring table differs in one whole record; the number of records is public.
+    """
+    with plain_errors():
+        box = options.box(domain)
+        names = [name.strip() for name in covariates.split(",")]
+        if len(names) != box.dimension:
+            raise ValueError(f"--covariates names {len(names)} columns, --domain has {box.dimension} ranges.")
+        shape = options.counts(grid, box.dimension)
+        if threshold is not None and box.dimension != 2:
+            raise ValueError("--threshold draws a map and needs two covariates.")
+        if (scale is None) == (epsilon is None):
+            raise ValueError("Give --scale, or --epsilon to have the smallest scale that meets it; not both.")
+        if length_unit not in ("domain", "data"):
+            raise ValueError(f"--length-unit is domain or data; got {length_unit!r}.")
+        lattice = None if aggregate_ is None else HexagonLattice(options.hexagon_size(aggregate_), box)
+        low, high = options.interval(response_range, "--response-range")
+        middle = 0.5 * (low + high) if centre is None else centre
+        covariance = options.covariance(kernel, length_scale, alpha)
+        parameters: dict[str, Any] = {
+            "kernel": covariance,
+            "domain": box,
+            "response_range": (low, high),
+            "ridge": ridge,
+            "locations": box.grid(shape),
+            "grid": shape,
+            "paths": paths,
+            "coordinates": "unit" if length_unit == "domain" else "data",
+            "centre": middle,
+            "jitter": jitter,
+            "nugget": nugget,
+            "prior_noise": prior_noise,
+            "assumption": None
+            if assumption is None
+            else options.assumption_of(assumption, max(high - middle, middle - low), covariance),
+            "unit": unit_of_privacy(lattice, minimum_count) if lattice else unit,
+        }
+        # Everything public is checked on a stand-in before the table is opened.
+        PosteriorMechanism(scale=1.0 if scale is None else scale, delta=0.5, **parameters)
+        projection = None if crs is None else Projection(crs)
+        outline = None if region is None else Region.read(region)
+        book = None if ledger is None else Ledger.open(ledger)
+        _claim(out, force)
+
+        with _progress() as step:
+            step("Reading the table")
+            records = read_table(
+                table,
+                covariates=names,
+                response=response,
+                domain=box,
+                response_range=(low, high),
+                transform=transform,  # pyright: ignore[reportArgumentType]
+                outside=outside,  # pyright: ignore[reportArgumentType]
+                missing=missing,  # pyright: ignore[reportArgumentType]
+                where=options.conditions(where or []),
+                delimiter=delimiter,
+                decimal=decimal,  # pyright: ignore[reportArgumentType]
+                encoding=encoding,
+            )
+            if lattice is not None:
+                records = aggregate(records, lattice, minimum_count)
+            _report(private_report, records)
+            parameters["delta"] = options.delta_of(delta, records.n)
+            step("Finding the price")
+            mechanism = (
+                PosteriorMechanism.calibrated(n=records.n, epsilon=epsilon, **parameters)
+                if epsilon is not None
+                else PosteriorMechanism(scale=scale or 0.0, **parameters)
+            )
+            step("Drawing the paths")
+            result = (
+                mechanism.run(records, SystemRandomness())
+                if book is None
+                else book.run(mechanism, records, n=records.n)
+            )
+            step("Writing")
+            assert isinstance(result, PathRelease)
+            sheet = _Sheet(result, names, threshold, below, fraction, smooth_, outline, projection, title, units or response, source)
+            files = sheet.write(out)
+        certificate = result.certificate
+        if book is None:
+            note("No --ledger: nothing remembers this release, so nothing stops the budget being spent twice.")
+        if private_report is None and records.notes:
+            note("Rows were changed or left out by the stated rules; --private-report FILE says how many.")
+        show(
+            {
+                "epsilon": certificate.epsilon,
+                "delta": certificate.delta,
+                "order": certificate.order,
+                "rule": certificate.rule,
+                "neighbours": str(certificate.neighbours),
+                "n": records.n,
+                "ridge": mechanism.ridge,
+                "scale": mechanism.scale,
+                "paths": paths,
+                "ledger_entry": certificate.ledger_entry,
+                "out": str(out),
+                "files": files,
+            },
+            as_json=json_,
+            lines=[
+                f"Released {paths} path{'s' if paths > 1 else ''} on a grid of {' x '.join(map(str, shape))} "
+                f"from {records.n:,} records.",
+                f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {certificate.delta:.3g} "
+                f"(neighbours: replace one record; {certificate.rule}).",
+                f"{out}: {', '.join(files)}",
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """The files of a release. Sees released values and public parameters only."""
+
+    release: PathRelease
+    names: list[str]
+    threshold: float | None
+    below: bool
+    fraction: float
+    smoothing: float
+    region: Region | None
+    projection: Projection | None
+    title: str | None
+    units: str
+    source: str
+
+    def write(self, out: Path) -> list[str]:
+        certificate = self.release.certificate
+        certificate.save(out / "certificate.json")
+        (out / "certificate.txt").write_text(certificate.text() + "\n", encoding="utf-8")
+        self._table(out / "paths.csv")
+        files = ["certificate.json", "certificate.txt", "paths.csv"]
+        if self.release.locations.shape[1] == 2:
+            files += self._maps(out)
+        return files
+
+    def _table(self, path: Path) -> None:
+        header = [*self.names, *(f"path_{i + 1}" for i in range(len(self.release.values)))]
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(header)
+            writer.writerows(np.column_stack([self.release.locations, self.release.values.T]).tolist())
+
+    def _maps(self, out: Path) -> list[str]:
+        release, certificate = self.release, self.release.certificate
+        box, grid = release.mechanism.domain, release.mechanism.grid
+        assert isinstance(box, Box)
+        assert grid is not None
+        x, y = (np.linspace(*ends, count) for *ends, count in zip(box.lower, box.upper, grid, strict=True))
+        # Released arrays run along x first; pictures and contours want rows of constant y.
+        fields = smooth(release.on_grid().transpose(0, 2, 1), self.smoothing)
+        mask = None if self.region is None else ~self.region.contains(release.locations).reshape(grid).T
+        properties = [{f"path_{i + 1}": value for i, value in enumerate(here)} for here in release.values.T.tolist()]
+        cost = {"epsilon": float(round_up(certificate.epsilon, 3)), "delta": certificate.delta}
+        write_geojson(
+            out / "paths.geojson",
+            points(release.locations, projection=self.projection, properties=properties),
+            projection=self.projection,
+            properties=cost,
+        )
+        files = ["paths.geojson", "map.png"]
+        outline: list[list[NDArray[np.float64]]] = []
+        if self.threshold is not None:
+            outline = self._excursion(agreed(fields, self.fraction, above=not self.below), x, y, mask)
+            about = {
+                "threshold": self.threshold,
+                "side": "<=" if self.below else ">=",
+                "paths": len(fields),
+                "fraction": self.fraction,
+                "smoothing_cells": self.smoothing,
+                **cost,
+            }
+            write_geojson(
+                out / "excursion.geojson",
+                [multipolygon(outline, projection=self.projection, properties=about)],
+                projection=self.projection,
+            )
+            files.insert(1, "excursion.geojson")
+        shown, words = self._shown(fields)
+        common: dict[str, Any] = {
+            "x": x,
+            "y": y,
+            "threshold": self._level(),
+            "above": not self.below,
+            "mask": mask,
+            "plane": "" if self.projection is None else self.projection.crs,
+            "metres_per_unit": None if self.projection is None else 1.0,
+            "source": self.source,
+            "epsilon_text": f"Differentially private: epsilon {round_up(certificate.epsilon, 2)}, delta "
+            f"{certificate.delta:.2g}; replace one record. {certificate.unit.split('. ')[0].rstrip('.')}.",
+        }
+        title = self.title or "Released map"
+        mean = shown.mean(axis=0)
+        draw_map(out / "map.png", values=mean, polygons=outline, title=title, units=words, **common)
+        if len(fields) > 1:
+            outlines = [[] if self.threshold is None else self._excursion(field, x, y, mask) for field in fields]
+            draw_paths(out / "paths.png", values=shown, polygons=outlines, title=title, units=words, **common)
+            files.append("paths.png")
+        return files
+
+    def _excursion(
+        self, field: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64], mask: NDArray[np.bool_] | None
+    ) -> list[list[NDArray[np.float64]]]:
+        assert self.threshold is not None
+        return excursion_polygons(field, x, y, self.threshold, above=not self.below, mask=mask)
+
+    def _level(self) -> float | None:
+        """The threshold on the picture's scale."""
+        return None if self.threshold is None else float(self._shown(np.float64(self.threshold))[0])
+
+    def _shown(self, fields: Any) -> tuple[Any, str]:
+        """What the picture's colours say: the response where the ridge leaves its size alone, else its size in noise."""
+        mechanism = self.release.mechanism
+        if mechanism.ridge**2 <= self.release.certificate.n:  # pyright: ignore[reportOperatorIssue]
+            return fields, self.units
+        # A large ridge shrinks the path towards the centre: its values are a contrast, not the response.
+        spread = np.hypot(mechanism.scale, mechanism.prior_noise)
+        return (fields - mechanism.centre) / spread, f"{self.units}: above (+) or below (-) {mechanism.centre:g}, in noise sd"
+
+
+def _claim(out: Path, force: bool) -> None:
+    """Make the folder and make sure that results can be written, before anything is spent."""
+    out.mkdir(parents=True, exist_ok=True)
+    there = [name for name in FILES if (out / name).exists()]
+    if there and not force:
+        raise ValueError(f"{out} already holds {', '.join(there)}; choose another --out, or --force to replace them.")
+    probe = out / ".discretion"
+    probe.touch()
+    probe.unlink()
+
+
+def _report(path: Path | None, records: Records) -> None:
+    if path is not None:
+        lines = ["PRIVATE: for the data owner only; these counts depend on the records.", *records.notes]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+class _progress:
+    """Steps of a release on stderr, with the time each takes. Names steps only, never anything about the records."""
+
+    def __enter__(self) -> Any:
+        self._bar = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=stderr, transient=True
+        )
+        self._bar.__enter__()
+        self._task: Any = None
+
+        def step(name: str) -> None:
+            if self._task is not None:
+                self._bar.stop_task(self._task)
+            self._task = self._bar.add_task(name, total=None)
+
+        return step
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
