@@ -57,6 +57,9 @@ ATTAINED = (
     "account, diagonal",
     "(6) lower bound",
     "(7) response only",
+    "mean bound",
+    "diagonal mean bound",
+    "maximum principle",
 )
 """Bounds that some pair attains: the search must come within 2 % of them."""
 

@@ -53,7 +53,7 @@ def leaks() -> tuple[list[str], list[str]]:
         out, book, sales = home / "out", home / "ledger.sqlite", home / "sales.csv"
         table(sales)
         table(home / "broken.csv", broken=True)
-        Ledger.create(book, dataset="planted", epsilon=5.0, delta=1e-3)
+        Ledger.create(book, dataset="planted", epsilon=4.0, delta=1e-3)
         release = [
             *(sys.executable, "-m", "discretion", "release"),
             *("--covariates", "easting_m,northing_m", "--response", "price_gbp", "--transform", "log"),

@@ -6,6 +6,7 @@ from hypothesis.extra import numpy as npst
 from scipy.ndimage import gaussian_filter
 
 from discretion.posterior.excursion import (
+    agreed,
     excursion_fraction,
     excursion_polygons,
     frequency_set,
@@ -210,6 +211,18 @@ def test_fraction_and_frequency_set():
             frequency_set(paths, 0.0, fraction)
     with pytest.raises(ValueError, match="path"):
         excursion_fraction(np.zeros((0, 2)), 0.0)
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_the_agreed_field_has_the_frequency_sets_as_its_excursion_sets(above):
+    for count in (1, 2, 3, 10):
+        paths = np.random.default_rng(count).standard_normal((count, 6, 5)).round(1)
+        paths[0, 0, 0] = np.nan
+        for fraction in (0.1, 1 / 3, 0.5, 2 / 3, 1.0):
+            field = agreed(paths, fraction, above)
+            for threshold in (-0.5, 0.0, 0.3):
+                inside = field >= threshold if above else field <= threshold
+                assert (inside == frequency_set(paths, threshold, fraction, above)).all()
 
 
 def test_intersection_over_union():

@@ -202,6 +202,8 @@ def release(
         low, high = options.interval(response_range, "--response-range")
         middle = 0.5 * (low + high) if centre is None else centre
         covariance = options.covariance(kernel, length_scale, alpha)
+        projection = None if crs is None else Projection(crs, box)
+        length = "units" if projection is None else projection.unit
         parameters: dict[str, Any] = {
             "kernel": covariance,
             "domain": box,
@@ -218,11 +220,10 @@ def release(
             "assumption": None
             if assumption is None
             else options.assumption_of(assumption, max(high - middle, middle - low), covariance),
-            "unit": unit_of_privacy(lattice, minimum_count) if lattice else unit,
+            "unit": unit_of_privacy(lattice, minimum_count, length=length) if lattice else unit,
         }
         # Everything public is checked on a stand-in before the table is opened.
         PosteriorMechanism(scale=1.0 if scale is None else scale, delta=0.5, **parameters)
-        projection = None if crs is None else Projection(crs)
         outline = None if region is None else Region.read(region)
         book = None if ledger is None else Ledger.open(ledger)
         _claim(out, force)
@@ -244,7 +245,7 @@ def release(
                 encoding=encoding,
             )
             if lattice is not None:
-                records = aggregate(records, lattice, minimum_count)
+                records = aggregate(records, lattice, minimum_count, length=length)
             _report(private_report, records)
             parameters["delta"] = options.delta_of(delta, records.n)
             step("Finding the price")
@@ -369,11 +370,14 @@ class _Sheet:
             "threshold": self._level(),
             "above": not self.below,
             "mask": mask,
-            "plane": "" if self.projection is None else self.projection.crs,
-            "metres_per_unit": None if self.projection is None else 1.0,
+            "plane": "" if self.projection is None else self.projection.label,
+            "metres_per_unit": None if self.projection is None else self.projection.metres_per_unit,
+            "outline_label": f"{self.units} {'at most' if self.below else 'at least'} {self.threshold:g}".capitalize()
+            if self.threshold is not None
+            else "",
             "source": self.source,
-            "epsilon_text": f"Differentially private: epsilon {round_up(certificate.epsilon, 2)}, delta "
-            f"{certificate.delta:.2g}; replace one record. {certificate.unit.split('. ')[0].rstrip('.')}.",
+            "epsilon_text": f"epsilon {round_up(certificate.epsilon, 2)} at delta {certificate.delta:.2g} for all paths "
+            f"together, replace-one neighbours. Unit: {certificate.unit.split('. ')[0].rstrip('.')}.",
         }
         title = self.title or "Released map"
         mean = shown.mean(axis=0)

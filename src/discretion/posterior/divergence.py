@@ -3,8 +3,8 @@ r"""What one released sample path costs: bounds of the Renyi divergence between 
 The release is a path of ``GP(mu_D, sigma^2 k_D)``. ``V`` bounds the posterior variance that ``n - 1``
 records leave (:func:`~discretion.posterior.sensitivity.posterior_variance_bound`), ``Delta`` the mean
 sensitivity and ``tau = V / r^2``. A bound holds in both directions of a pair, for every finite set of test
-points at once, hence for the whole path and all that is computed from it; its orders are ``1 < alpha < 1 +
-1/tau``.
+points at once, hence for the whole path and all that is computed from it; its orders are
+``1 < alpha < 1 + 1/tau``.
 
 Every function takes ``excess = alpha - 1`` as the primary variable (it can be 1e-10 when tau is large), is
 vectorised over broadcasting arrays, gives the Kullback-Leibler limit at ``excess = 0``, infinity outside

@@ -55,7 +55,8 @@ def agreed(values: ArrayLike, fraction: float, above: bool = True) -> Floats:
 
     `values` has shape (paths, ...).  At each place it is the k-th largest path value (k-th smallest, with
     above=False), k = ceil(fraction * paths): {share of paths >= t is at least `fraction`} = {k-th largest
-    >= t}. Its outline runs between grid points as that of one path does, where a share has steps.
+    >= t}.  Its outline runs between grid points as that of one path does, where a share has steps.  NaN
+    where any path is NaN.
     """
     paths = np.asarray(values, dtype=np.float64)
     if paths.ndim < 1 or paths.shape[0] == 0:
@@ -63,7 +64,8 @@ def agreed(values: ArrayLike, fraction: float, above: bool = True) -> Floats:
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction must lie above 0 and not above 1, not {fraction}")
     k = int(np.ceil(fraction * len(paths) * (1 - 1e-12)))
-    return np.sort(paths, axis=0)[len(paths) - k if above else k - 1]
+    ranked = np.sort(paths, axis=0)[len(paths) - k if above else k - 1]
+    return np.where(np.isnan(paths).any(axis=0), np.nan, ranked)
 
 
 def intersection_over_union(A: ArrayLike, B: ArrayLike, mask: ArrayLike | None = None) -> float:

@@ -1,16 +1,16 @@
 r"""How far one record can move a Gaussian-process posterior: bounds of its variance and of its mean.
 
 Notation, the same in every module of this package. ``n`` records, a kernel with unit diagonal, ridge ``r``;
-the core is the ``n - 1`` records that two neighbouring data sets share and ``C`` its posterior kernel, ``v
-= C(x, x)``. Every function is vectorised: its array arguments broadcast. ``M`` bounds the absolute value of
-a response. The mean sensitivity ``Delta`` is the supremum over neighbours of the distance of the two
+the core is the ``n - 1`` records that two neighbouring data sets share, ``C`` its posterior kernel and
+``v = C(x, x)``. Every function is vectorised: its array arguments broadcast. ``M`` bounds the absolute value
+of a response. The mean sensitivity ``Delta`` is the supremum over neighbours of the distance of the two
 posterior means in the Hilbert space of ``C``; every bound of it does not decrease in the variance bound
 ``V``, so any upper bound of the largest ``v`` may be used as ``V``.
 
 Amplitude. The kernels of this library have unit diagonal. A kernel ``s^2 k0`` with ``k0(z, z) = 1`` must be
 normalised before any formula is used: posterior sampling with ``(s^2 k0, r, sigma)`` is the same mechanism
-as with ``(k0, r / s, s sigma)``, and an RKHS norm ``B`` becomes ``s B``. Skipping this is unsound for ``s >
-1``.
+as with ``(k0, r / s, s sigma)``, and an RKHS norm ``B`` becomes ``s B``. Skipping this is unsound
+for ``s > 1``.
 
 Source: T. Maciazek, *Differential Privacy of Gaussian Process Posterior Sampling* (2026); proofs in
 ``docs/proofs``.

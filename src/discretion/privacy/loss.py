@@ -211,7 +211,7 @@ class PrivacyLoss(ABC):
 
     @staticmethod
     def from_dict(description: Mapping[str, Any]) -> PrivacyLoss:
-        """The loss that `to_dict` described; for a Renyi curve, an upper bound at every order.
+        """The loss that `to_dict` described; for a Renyi curve, a bound of its divergences at every order.
 
         Raises:
             ValueError: not such a description.
@@ -355,10 +355,10 @@ class RenyiCurve(PrivacyLoss):
 
     def _grid(self) -> Array:
         if math.isinf(self.supremum):
-            return np.geomspace(LEAST_EXCESS, GREATEST_EXCESS, 340)
+            return np.geomspace(LEAST_EXCESS, GREATEST_EXCESS, 416)
         low = math.log(LEAST_EXCESS) - max(math.log(self.supremum), 0.0)
         high = -math.log(LEAST_EXCESS)
-        return self.supremum / (1 + np.exp(-np.linspace(low, high, math.ceil((high - low) / 0.125))))
+        return self.supremum / (1 + np.exp(-np.linspace(low, high, math.ceil((high - low) / 0.1))))
 
 
 @dataclass(frozen=True)

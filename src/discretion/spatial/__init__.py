@@ -1,13 +1,14 @@
 """Geography around a release: reading records, public hexagons, coordinate systems, GeoJSON and maps.
 
-`maps` loads matplotlib and is therefore imported by its own name: `from discretion.spatial.maps import
-draw_map`.
+Drawing is imported by its own name, `from discretion.spatial.maps import draw_map`: it loads most of
+matplotlib.
 """
 
 from discretion.spatial.geojson import feature_collection, multipolygon, points, write_geojson
 from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
 from discretion.spatial.projection import Projection, suggest_crs
 from discretion.spatial.reading import BadTable, Problem, Records, read_table
+from discretion.spatial.region import Region
 
 __all__ = [
     "BadTable",
@@ -15,6 +16,7 @@ __all__ = [
     "Problem",
     "Projection",
     "Records",
+    "Region",
     "aggregate",
     "feature_collection",
     "multipolygon",

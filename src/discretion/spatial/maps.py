@@ -81,6 +81,7 @@ def draw_map(
     value_label: Label | None = None,
     value_range: tuple[float, float] | None = None,
     value_ticks: Sequence[float] | None = None,
+    outline_label: str = "",
 ) -> FilePath:
     """Draw one released surface and its excursion outline; return the path of the picture (PNG by its name).
 
@@ -102,6 +103,8 @@ def draw_map(
     value_label, value_range, value_ticks
         How a value is written beside the colour bar (for instance `lambda v: f"{math.exp(v):,.0f}"`), the
         values at its ends (by default the range of the released values), and the values it marks.
+    outline_label
+        What the outline is, in words; by default "At least" (or "At most") the threshold.
 
     Raises ValueError when shapes disagree or no value is finite.
     """
@@ -124,6 +127,7 @@ def draw_map(
         value_label=value_label,
         value_range=value_range,
         value_ticks=value_ticks,
+        outline_label=outline_label,
     )
     return _save(figure, path)
 
@@ -148,6 +152,7 @@ def draw_paths(
     value_label: Label | None = None,
     value_range: tuple[float, float] | None = None,
     value_ticks: Sequence[float] | None = None,
+    outline_label: str = "",
     panel_titles: Sequence[str] = (),
 ) -> FilePath:
     """Draw several released paths side by side on one colour scale; return the path of the picture.
@@ -178,6 +183,7 @@ def draw_paths(
         value_label=value_label,
         value_range=value_range,
         value_ticks=value_ticks,
+        outline_label=outline_label,
         panel_titles=titles,
     )
     return _save(figure, path)
@@ -203,6 +209,7 @@ def map_figure(
     value_label: Label | None = None,
     value_range: tuple[float, float] | None = None,
     value_ticks: Sequence[float] | None = None,
+    outline_label: str = "",
     panel_titles: Sequence[str] = (),
 ) -> Figure:
     """The figure behind `draw_map` (one panel) and `draw_paths` (several), for further work in matplotlib."""
@@ -237,7 +244,8 @@ def map_figure(
     write = value_label or (lambda value: f"{value:g}")
     _draw_colour_bar(figure, layout, scale, units, write, value_ticks, threshold)
     if threshold is not None and any(map(len, polygons)):
-        _explain_outline(figure, layout, f"{'At least' if above else 'At most'} {write(threshold)}")
+        words = outline_label or f"{'At least' if above else 'At most'} {write(threshold)}"
+        _explain_outline(figure, layout, words)
     _write_notes(figure, layout)
     return figure
 

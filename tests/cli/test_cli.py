@@ -1,0 +1,199 @@
+"""The command line, run as a user runs it."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from discretion.cli import app
+from discretion.cli.console import BAD_INPUT, OVER_BUDGET, REFUSED
+from discretion.privacy import Certificate, Ledger
+
+ACCOUNT = ["--n", "400", "--ridge", "8", "--scale", "0.0375"]
+FILES = {
+    *("certificate.json", "certificate.txt", "paths.csv", "paths.geojson"),
+    *("excursion.geojson", "map.png", "paths.png"),
+}
+
+
+@pytest.fixture
+def run():
+    def call(*words: object, code: int = 0) -> str:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == code, result.output
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.stdout if code == 0 else result.stderr
+
+    return call
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "sales.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["easting_m", "northing_m", "price_gbp", "new_build"])
+        for _ in range(300):
+            writer.writerow([round(rng.uniform(503e3, 562e3)), round(rng.uniform(155e3, 201e3)), 400_000, rng.integers(2)])
+    return path
+
+
+def options(table: Path, out: Path, **changes: object) -> list[object]:
+    words = {
+        "covariates": "easting_m,northing_m",
+        "response": "price_gbp",
+        "transform": "log",
+        "domain": "503000:562000,155000:201000",
+        "response-range": "12:14",
+        "length-scale": "0.1",
+        "epsilon": "3",
+        "delta": "1e-3",
+        "grid": "8",
+        "threshold": "13",
+        "paths": "2",
+        "out": out,
+    } | {key.replace("_", "-"): value for key, value in changes.items()}
+    flat = [word for key, value in words.items() if value is not None for word in (f"--{key}", value)]
+    return ["release", table, *flat]
+
+
+def test_a_release_leaves_its_files_and_says_what_it_cost(run, table, tmp_path):
+    out = tmp_path / "out"
+    said = json.loads(run(*options(table, out, crs="EPSG:27700"), "--json"))
+    assert set(said["files"]) == FILES == {path.name for path in out.iterdir()}
+    assert 2.99 < said["epsilon"] <= 3.0
+    assert said["n"] == 300
+    assert said["neighbours"] == "replace"
+    certificate = Certificate.from_json((out / "certificate.json").read_text())
+    assert certificate.epsilon == said["epsilon"]
+    assert certificate.unit == "one row of the table"
+    rows = list(csv.reader((out / "paths.csv").open()))
+    assert rows[0] == ["easting_m", "northing_m", "path_1", "path_2"]
+    assert len(rows) == 65
+    lonlat = json.loads((out / "excursion.geojson").read_text())["features"][0]
+    assert lonlat["properties"]["threshold"] == 13.0
+    assert lonlat["properties"]["epsilon"] >= said["epsilon"]
+
+
+def test_hexagons_make_the_unit_of_privacy_a_hexagon(run, table, tmp_path):
+    out = tmp_path / "out"
+    run(*options(table, out, aggregate="hexagons:6000", minimum_count=2, where="new_build=0"))
+    assert "one hexagon's record" in Certificate.from_json((out / "certificate.json").read_text()).unit
+
+
+def test_earlier_results_are_not_overwritten_and_nothing_is_spent(run, table, tmp_path):
+    out, book = tmp_path / "out", tmp_path / "book"
+    run("ledger", "init", book, "--dataset", "d", "--epsilon", 9, "--delta", "1e-3")
+    run(*options(table, out, ledger=book))
+    assert "already holds" in run(*options(table, out, ledger=book), code=BAD_INPUT)
+    assert len(Ledger.open(book).entries()) == 1
+    run(*options(table, out, ledger=book), "--force")
+
+
+def test_over_budget_is_refused(run, table, tmp_path):
+    book = tmp_path / "book"
+    run("ledger", "init", book, "--dataset", "Sales", "--epsilon", 4, "--delta", "1e-3")
+    run(*options(table, tmp_path / "a", ledger=book))
+    assert "budget" in run(*options(table, tmp_path / "b", ledger=book, epsilon="3.9"), code=OVER_BUDGET)
+    assert not list((tmp_path / "b").iterdir())
+    said = json.loads(run("ledger", "show", book, "--json"))
+    assert said["spent_epsilon"] <= 3.0
+    assert [entry["state"] for entry in said["entries"]] == ["booked"]
+
+
+def test_a_config_file_gives_defaults_and_the_command_line_wins(run, table, tmp_path):
+    words = options(table, tmp_path / "out")[2:]
+    pairs = dict(zip(words[::2], words[1::2], strict=True))
+    config = tmp_path / "release.toml"
+    config.write_text("".join(f'{key.strip("-")} = "{value}"\n' for key, value in pairs.items()) + f'table = "{table}"\n')
+    said = json.loads(run("release", "--config", config, "--epsilon", "2", "--json"))
+    assert 1.99 < said["epsilon"] <= 2.0
+    config.write_text(config.read_text() + 'lenght-scale = "0.2"\n')
+    assert "lenght-scale" in run("release", "--config", config, "--force", code=BAD_INPUT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"domain": "1:2"}, "2 columns"),
+        ({"domain": "562000:503000,155000:201000"}, "not below"),
+        ({"domain": "a:b,1:2"}, "not a number"),
+        ({"response_range": "12"}, "low:high"),
+        ({"scale": "0.1"}, "not both"),
+        ({"epsilon": None}, "Give --scale"),
+        ({"delta": "2"}, "strictly between"),
+        ({"aggregate": "squares:5"}, "hexagons:SIZE"),
+        ({"kernel": "gauss"}, "known kernels"),
+        ({"grid": "1"}, "--grid"),
+        ({"assumption": "nonsense"}, "--assumption is one of"),
+        ({"ledger": "/nonexistent/book"}, "no ledger"),
+        ({"region": "/nonexistent/region"}, "can't be read"),
+        ({"covariates": "east,north"}, "east"),
+        ({"response": "price"}, "price_gbp"),
+        ({"length_unit": "km"}, "--length-unit"),
+        ({"where": "new_build"}, "column=value"),
+    ],
+)
+def test_bad_words_get_a_plain_error(run, table, tmp_path, changes, message):
+    code = REFUSED if "ledger" in changes else BAD_INPUT
+    assert message in run(*options(table, tmp_path / "out", **changes), code=code)
+
+
+def test_one_row_has_no_delta_of_n(run, tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("easting_m,northing_m,price_gbp\n530000,180000,400000\n")
+    assert "strictly between" in run(*options(path, tmp_path / "out", delta="n^-1.1"), code=BAD_INPUT)
+
+
+def test_cost_prints_the_promised_keys(run):
+    kernel = ["--kernel", "exponential", "--length-scale", "0.135", "--diameter", "1.4142135623730951"]
+    said = json.loads(run("cost", "posterior", *ACCOUNT, *kernel, "--delta", "n^-1.1", "--json"))
+    assert set(said) == {"epsilon", "delta", "order", "rule", "neighbours", "assumption"}
+    assert said["epsilon"] == pytest.approx(5.7987384371956, rel=1e-9)
+    assert said["order"] > 1
+
+
+@pytest.mark.parametrize(
+    "assumption", ["bounded", "rkhs:1", "rkhs:1:0.2", "exponential-1d", "diagonal", "response-only", "separated:0.5:2"]
+)
+def test_every_assumption_has_a_price(run, assumption):
+    words = ["--kernel", "exponential", "--length-scale", "0.05", "--diameter", "1", "--assumption", assumption]
+    said = json.loads(run("cost", "posterior", *ACCOUNT, *words, "--json"))
+    assert 0 < said["epsilon"] < 20
+    assert said["assumption"] == assumption
+
+
+@pytest.mark.parametrize("solve", ["scale", "ridge", "eta", "paths"])
+def test_calibrate_meets_the_target_it_was_given(run, solve):
+    words = ["--n", "400", "--ridge", "8", "--scale", "0.1", "--least-kernel", "0", "--delta", "1e-3"]
+    found = json.loads(run("calibrate", "posterior", *words, "--epsilon", "2", "--solve", solve, "--json"))
+    assert 0 < found["epsilon"] <= 2.0
+    option = {"eta": "--prior-noise"}.get(solve, f"--{solve}")
+    again = json.loads(run("cost", "posterior", *words, option, found[solve], "--json"))
+    assert again["epsilon"] == found["epsilon"]
+
+
+def test_what_cannot_be_reached_is_refused(run):
+    words = ["--n", "400", "--ridge", "1", "--least-kernel", "0", "--delta", "1e-3", "--epsilon", "0.1"]
+    assert "ridge" in run("calibrate", "posterior", *words, code=REFUSED)
+
+
+def test_other_neighbour_relations_are_refused(run):
+    words = ["cost", "posterior", *ACCOUNT, "--least-kernel", "0", "--neighbours", "add-remove"]
+    assert "--neighbours replace" in run(*words, code=BAD_INPUT)
+
+
+def test_the_private_report_is_a_file_of_its_own(run, table, tmp_path):
+    report = tmp_path / "report.txt"
+    run(*options(table, tmp_path / "out", private_report=report))
+    assert report.read_text().startswith("PRIVATE")
+
+
+def test_help_names_every_command(run):
+    said = run("--help")
+    assert all(word in said for word in ("release", "cost", "calibrate", "ledger"))
