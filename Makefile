@@ -22,7 +22,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m examples.london
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --slow
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -31,7 +31,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/basedpyright
 
 fast: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -x -m 'not slow'
+	$(BIN)/python -m pytest -x
 
 claims: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.claims $(AREA)

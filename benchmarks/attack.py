@@ -23,8 +23,8 @@ SCALE = 1.0
 class Outcome:
     """Areas under the curve of the attack, and effective distances between the two answers.
 
-    ``without`` and ``with_nugget``: the attack along emptied directions. ``best``: the most any attack may reach at the
-    claimed distance ``claimed`` (in standard deviations); ``distance`` is what the nugget leaves in all directions together.
+    ``without`` and ``with_nugget``: the attack along emptied directions. ``best``: the most any attack may reach at
+    the distance ``claimed`` (in standard deviations); ``distance``: what the nugget leaves in all directions together.
     """
 
     without: float
@@ -64,8 +64,3 @@ def smallest_eigenvectors(n: int, *, side: int = 30, ridge: float = 1.0, draws: 
     noisy = covariance + nugget * np.eye(len(T))
     distance = float(np.sqrt(difference @ np.linalg.solve(noisy, difference))) / SCALE
     return Outcome(auc(clipped), auc(kept), float(ndtr(claimed / np.sqrt(2.0))), distance, float(claimed))
-
-
-
-    for n in (100, 2_000):
-        print(n, smallest_eigenvectors(n))

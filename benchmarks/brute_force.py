@@ -95,15 +95,11 @@ def draw(rng: np.random.Generator, count: int, n: int, d: int) -> Batch:
     X = rng.uniform(size=(count, n + 1, d))
     style = rng.integers(0, 4, size=count)
     centre = rng.integers(0, 2, size=(count, 1, d)).astype(float)
-    cluster = np.clip(
-        centre + rng.normal(size=X.shape) * 10.0 ** rng.uniform(-4, -1, (count, 1, 1)), 0.0, 1.0
-    )
+    cluster = np.clip(centre + rng.normal(size=X.shape) * 10.0 ** rng.uniform(-4, -1, (count, 1, 1)), 0.0, 1.0)
     corners = rng.integers(0, 2, size=X.shape).astype(float)
     X = np.where((style == 1)[:, None, None], cluster, X)
     X = np.where((style == 2)[:, None, None], corners, X)
-    X = np.where(
-        (style == 3)[:, None, None], np.where(rng.uniform(size=(count, n + 1, 1)) < 0.6, X[:, :1], X), X
-    )
+    X = np.where((style == 3)[:, None, None], np.where(rng.uniform(size=(count, n + 1, 1)) < 0.6, X[:, :1], X), X)
     fate = rng.uniform(size=count)
     X[fate < 0.25, -1] = X[fate < 0.25, -2]
     X[(fate > 0.25) & (fate < 0.4), -1] = 1.0 - np.round(X[(fate > 0.25) & (fate < 0.4), -2])
@@ -256,9 +252,7 @@ def evaluate(kernel: Kernel, batch: Batch, *, adversarial: bool) -> Ratios:
         ratios["(5.2) mean, exponential on a line"] = (
             mean / dv.two_norm_mean_term(excess, V, r, sensitivity, 2.0, sigma) / slack
         )
-        ratios["(5.2a) mean, exponential on a line"] = (
-            mean / dv.joint_mean_term(excess, V, r, 1.0, 1.0, sigma) / slack
-        )
+        ratios["(5.2a) mean, exponential on a line"] = mean / dv.joint_mean_term(excess, V, r, 1.0, 1.0, sigma) / slack
         ratios["account, exponential on a line"] = total / _account(line, n, r, sigma, kappa, excess) / slack
     if isinstance(kernel, Diagonal):
         ratios["(4.9) diagonal"] = distance / sn.mean_sensitivity_diagonal(r)
@@ -275,9 +269,7 @@ def evaluate(kernel: Kernel, batch: Batch, *, adversarial: bool) -> Ratios:
     noisy_pair = pair_from_gram(K, noisy[:, :-2], noisy[:, -2], noisy[:, -1], r)
     ratios["(4.6) RKHS with noise"] = noisy_pair.mean_distance / sn.mean_sensitivity_rkhs(n, V, r, 1.0, 0.2)
     noisy_exact = noisy_pair.divergence(excess, sigma)
-    ratios["account, RKHS with noise"] = (
-        noisy_exact / _account(held.RKHS(1.0, 0.2), n, r, sigma, kappa, excess) / slack
-    )
+    ratios["account, RKHS with noise"] = noisy_exact / _account(held.RKHS(1.0, 0.2), n, r, sigma, kappa, excess) / slack
 
     # one response changes, covariates public: x' moves onto x, and the covariances are equal
     same = K.copy()
@@ -285,9 +277,7 @@ def evaluate(kernel: Kernel, batch: Batch, *, adversarial: bool) -> Ratios:
     same[:, :, -1] = same[:, :, -2]
     still = pair_from_gram(same, y[:, :-2], np.ones_like(r), -np.ones_like(r), r)
     mu = dv.response_only_mu(V, r, sigma)
-    ratios["(7) response only"] = (
-        still.mean_divergence(excess, sigma) / (0.5 * (1.0 + excess) * mu**2) / slack
-    )
+    ratios["(7) response only"] = still.mean_divergence(excess, sigma) / (0.5 * (1.0 + excess) * mu**2) / slack
     return ratios
 
 
@@ -349,9 +339,7 @@ def textbook(kernel: Kernel, batch: Batch, rng: np.random.Generator) -> Ratios:
     plain = exact(np.concatenate([X[:, -2:], extra], axis=1), np.zeros_like(tau), excess)
     sensitivity = sn.mean_sensitivity_generic(n, V, batch.ridge)
     noise = dv.prior_noise_route(V, batch.ridge, sensitivity, batch.scale, batch.eta)
-    wide = (
-        np.minimum(batch.closeness, 0.999) / noise.tau
-    )  # its range of orders is wider: look near its own end too
+    wide = np.minimum(batch.closeness, 0.999) / noise.tau  # its range of orders is wider: look near its own end too
     inner, outer = exact(X, batch.eta, excess), exact(X, batch.eta, wide)
     bounded = held.Bounded(1.0)
     least = _account(bounded, n, batch.ridge, batch.scale, kappa, excess, batch.eta)
@@ -373,9 +361,7 @@ def separated(kernel: Kernel, rng: np.random.Generator, count: int, n: int, d: i
     X = lattice[chosen]
     stay = rng.uniform(size=count) < 0.4
     X[stay, -1] = X[stay, -2]
-    packing = sn.packing_sum(
-        kernel if isinstance(kernel, Diagonal) else replace(kernel, length_scale=length), 1.0, d
-    )
+    packing = sn.packing_sum(kernel if isinstance(kernel, Diagonal) else replace(kernel, length_scale=length), 1.0, d)
     assumption = held.Separated(1.0, 1.0, d, packing)
     r, sigma = base.ridge, base.scale
     K = gram(kernel, X / length)
@@ -412,9 +398,7 @@ def lower(kernel: Kernel, rng: np.random.Generator, count: int, n: int, d: int) 
     least = dv.covariance_lower_bound(excess, n, base.ridge, kappa)
     at_other = X[:, -1:] / length
     laws = [
-        release_law(
-            kernel, X[:, chosen] / length, np.zeros((count, n)), at_other, ridge=base.ridge, scale=1.0
-        )
+        release_law(kernel, X[:, chosen] / length, np.zeros((count, n)), at_other, ridge=base.ridge, scale=1.0)
         for chosen in (np.r_[0:n], np.r_[0 : n - 1, n])
     ]
     seen = gaussian_renyi(*laws[0], *laws[1], excess)
@@ -447,9 +431,7 @@ def _mutate(rng: np.random.Generator, batch: Batch) -> Batch:
     y = np.where(rng.uniform(size=batch.y.shape) < 0.1, -batch.y, batch.y)
 
     def shifted(values: Array, low: float, high: float) -> Array:
-        move = (
-            rng.normal(size=count) * 10.0 ** rng.uniform(-2.5, 0.0, count) * (rng.uniform(size=count) < 0.5)
-        )
+        move = rng.normal(size=count) * 10.0 ** rng.uniform(-2.5, 0.0, count) * (rng.uniform(size=count) < 0.5)
         return np.clip(values * np.exp(move), low, high)
 
     odds = shifted(batch.closeness / (1.0 - batch.closeness), 1e-6, 1e6)

@@ -35,7 +35,10 @@ def table(path: Path, rows: int = 400, *, broken: bool = False) -> None:
     rng = np.random.default_rng(0)
     lines = ["easting_m,northing_m,price_gbp"]
     for e, n, p in zip(
-        rng.uniform(505_000, 560_000, rows), rng.uniform(157_000, 199_000, rows), rng.lognormal(13, 0.5, rows), strict=True
+        rng.uniform(505_000, 560_000, rows),
+        rng.uniform(157_000, 199_000, rows),
+        rng.lognormal(13, 0.5, rows),
+        strict=True,
     ):
         lines.append(f"{e:.1f},{n:.1f},{p:.0f}")
     lines.insert(rows // 2, f"{EASTING},{NORTHING},{PRICE}")
@@ -57,7 +60,14 @@ def leaks() -> tuple[list[str], list[str]]:
         release = [
             *(sys.executable, "-m", "discretion", "release"),
             *("--covariates", "easting_m,northing_m", "--response", "price_gbp", "--transform", "log"),
-            *("--domain", "503000:562000,155000:201000", "--response-range", "12:14", "--length-scale", "0.1"),
+            *(
+                "--domain",
+                "503000:562000,155000:201000",
+                "--response-range",
+                "12:14",
+                "--length-scale",
+                "0.1",
+            ),
             *("--epsilon", "3", "--delta", "1e-3", "--grid", "12", "--threshold", "13", "--paths", "2"),
             *("--ledger", str(book)),
         ]
@@ -72,7 +82,7 @@ def leaks() -> tuple[list[str], list[str]]:
             if (ran.returncode == 0) != (name == "release"):
                 raise RuntimeError(f"{name} ended with exit code {ran.returncode}.")
         for path in sorted(home.rglob("*")):
-            if path.is_file() and path.suffix != ".csv" or path.name == "paths.csv":
+            if (path.is_file() and path.suffix != ".csv") or path.name == "paths.csv":
                 places[path.name] = path.read_bytes()
 
         X = np.array([[EASTING, NORTHING], [510_000.0, 160_000.0], [550_000.0, 190_000.0]])

@@ -18,7 +18,11 @@ from discretion.posterior import Bounded, PosteriorSampler, posterior_epsilon
 from discretion.privacy import SeededRandomness
 
 
-@claim("posterior", "Reference figures of the account: largest relative deviation", "<= 1e-9, or the digits given")
+@claim(
+    "posterior",
+    "Reference figures of the account: largest relative deviation",
+    "<= 1e-9, or the digits given",
+)
 def reference_figures() -> Measured:
     deviations = np.array([abs(float(row["compute"]()) / row["expected"] - 1.0) for row in ROWS])
     allowed = np.array([row["rtol"] for row in ROWS])
@@ -43,7 +47,12 @@ def brute_force_sound() -> Measured:
     return Measured(f"{ratio:.9f} ({name}; {len(_search())} bounds)", ratio <= 1.0 + brute_force.TOLERANCE)
 
 
-@claim("posterior", "Bounds that are attained come within 2 %, so that 0.98 times a bound is refuted", "> 0.98 each", slow=True)
+@claim(
+    "posterior",
+    "Bounds that are attained come within 2 %, so that 0.98 times a bound is refuted",
+    "> 0.98 each",
+    slow=True,
+)
 def brute_force_attained() -> Measured:
     name, ratio = min(((each, _search()[each]) for each in brute_force.ATTAINED), key=lambda item: item[1])
     return Measured(f"smallest {ratio:.4f} ({name}; {len(brute_force.ATTAINED)} bounds)", ratio > 0.98)
@@ -60,19 +69,31 @@ def epsilons_per_second() -> Measured:
     return Measured(f"{rate:,.0f}", rate >= 10_000)
 
 
-@claim("posterior", "4,000 paths at 20 points (two batches, duplicates, training points): mean and covariance", "<= 5 s.e.")
+@claim(
+    "posterior",
+    "4,000 paths at 20 points (two batches, duplicates, training points): mean and covariance",
+    "<= 5 s.e.",
+)
 def sampler_law() -> Measured:
     deviation = largest_deviation(paths=4_000)
     return Measured(f"{deviation:.2f} s.e. at most", deviation <= 5.0)
 
 
-@claim("posterior", "Attack along directions that rounding empties (RBF 0.3, 900 points): AUC without the nugget", ">= 0.95")
+@claim(
+    "posterior",
+    "Attack along directions that rounding empties (RBF 0.3, 900 points): AUC without the nugget",
+    ">= 0.95",
+)
 def attack_without_nugget() -> Measured:
     found = {n: smallest_eigenvectors(n).without for n in (100, 2_000)}
     return Measured(", ".join(f"n = {n:,}: {auc:.3f}" for n, auc in found.items()), min(found.values()) >= 0.95)
 
 
-@claim("posterior", "The same attack with the nugget: AUC, and distance of the two answers over the claimed one", "chance; <= 1")
+@claim(
+    "posterior",
+    "The same attack with the nugget: AUC, and distance of the two answers over the claimed one",
+    "chance; <= 1",
+)
 def attack_with_nugget() -> Measured:
     found = {n: smallest_eigenvectors(n) for n in (100, 2_000)}
     # 400 against 400 paths: the standard error of an AUC of one half is 0.0204.
@@ -83,9 +104,15 @@ def attack_with_nugget() -> Measured:
     return Measured(text, holds)
 
 
-@claim("posterior", "scikit-learn's check_estimator on PosteriorSampler with a test seed", "all pass, none excepted")
+@claim(
+    "posterior",
+    "scikit-learn's check_estimator on PosteriorSampler with a test seed",
+    "all pass, none excepted",
+)
 def estimator_checks() -> Measured:
-    estimator = PosteriorSampler((-10, 10), (-10, 10), ridge=10.0, epsilon=5.0, delta=1e-3, randomness=SeededRandomness(0))
+    estimator = PosteriorSampler(
+        (-10, 10), (-10, 10), ridge=10.0, epsilon=5.0, delta=1e-3, randomness=SeededRandomness(0)
+    )
     results = check_estimator(estimator, on_skip=None, on_fail=None)
     passed = sum(result["status"] == "passed" for result in results)
     failed = sum(result["status"] == "failed" for result in results)

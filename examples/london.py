@@ -15,9 +15,21 @@ def main() -> None:
     discretion = [sys.executable, "-m", "discretion"]
     OUT.mkdir(exist_ok=True)
     if LEDGER.exists():
-        sys.exit(f"{LEDGER} exists: the demo's budget is spent, and a ledger never forgets. Remove {OUT}/ to start anew.")
+        sys.exit(
+            f"{LEDGER} exists: the demo's budget is spent, and a ledger never forgets. Remove {OUT}/ to start anew."
+        )
     steps = [
-        ["ledger", "init", str(LEDGER), "--dataset", "London sales 2018", "--epsilon", "9", "--delta", "0.00012"],
+        [
+            "ledger",
+            "init",
+            str(LEDGER),
+            "--dataset",
+            "London sales 2018",
+            "--epsilon",
+            "9",
+            "--delta",
+            "0.00012",
+        ],
         ["release", "--config", "examples/london.toml", "--out", str(OUT), "--ledger", str(LEDGER)],
         ["ledger", "show", str(LEDGER)],
     ]

@@ -7,15 +7,16 @@ with the non-private one, at the demo's epsilon for its number of paths. Nothing
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
+from benchmarks.map_claims import CONFIG, DOMAIN, SIDE, hexagons, mechanism, without_privacy
 from joblib import Parallel, delayed
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks.map_claims import CONFIG, DOMAIN, SIDE, hexagons, mechanism, without_privacy
 from discretion.datasets import london_region
 from discretion.gp import kernel
 from discretion.posterior.excursion import intersection_over_union, smooth
@@ -48,7 +49,7 @@ def trial(name: str, metres: float, ridge: float) -> tuple[float, ...]:
 def main() -> None:
     """Try every choice, best first."""
     choices = list(itertools.product(KERNELS, METRES, RIDGES))
-    found = Parallel(n_jobs=-1, return_as="generator")(delayed(trial)(*choice) for choice in choices)
+    found: Any = Parallel(n_jobs=-1, return_as="generator")(delayed(trial)(*choice) for choice in choices)
     err = Console(stderr=True)
     rows = [
         (value, *choice, width)

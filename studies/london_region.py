@@ -33,7 +33,7 @@ def main() -> None:
     edges = [np.append(axis, axis[-1] + CELL) - CELL / 2 for axis in (x, y)]
     counts = np.histogram2d(*records.covariates.T, bins=edges)[0].T
     built = gaussian_filter((counts > 0).astype(float), 1.5)
-    built = np.maximum(built, binary_fill_holes(built > 0.3))
+    built = np.maximum(built, np.asarray(binary_fill_holes(built > 0.3), dtype=float))
     polygons = [
         [np.round(ring) for ring in rings if abs(polygon_area([ring])) > SMALLEST]
         for rings in excursion_polygons(gaussian_filter(built, 1.0), x, y, 0.3)

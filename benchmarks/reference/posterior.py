@@ -71,9 +71,7 @@ def published_script(route: dv.Route, delta: float) -> float:
     return float(renyi_to_epsilon(cost, route.supremum, delta, formula="mironov2017")[0])
 
 
-def published_generic_sensitivity(
-    n: float, variance: float, ridge: float, response_bound: float = 1.0
-) -> float:
+def published_generic_sensitivity(n: float, variance: float, ridge: float, response_bound: float = 1.0) -> float:
     """``sqrt(2) M (1 + sqrt(n-1)/r) sqrt(Phi)``: the UNSOUND generic sensitivity of the same script. For
     comparison only.
     """
@@ -120,9 +118,7 @@ _row(
 )
 _row("(3) kappa=1 r=1e-9, tau", "1.0", lambda: sn.posterior_variance_bound(2, 1e-9, 1.0) / 1e-18, 1e-9)
 _row("(3a) n=10 r=1", "0.2489486090387572", lambda: sn.phi(sn.posterior_variance_bound(10, 1.0, E1), 1.0))
-_row(
-    "(3a) n=100 r=2", "0.03758652440023657", lambda: sn.phi(sn.posterior_variance_bound(100, 2.0, KAPPA), 2.0)
-)
+_row("(3a) n=100 r=2", "0.03758652440023657", lambda: sn.phi(sn.posterior_variance_bound(100, 2.0, KAPPA), 2.0))
 _row("(3a) V=r=0.5", "1.0", lambda: sn.phi(0.5, 0.5), 1e-9)
 
 # --- mean sensitivity -----------------------------------------------------------------------------

@@ -39,7 +39,9 @@ def table(tmp_path: Path) -> Path:
         writer = csv.writer(file)
         writer.writerow(["easting_m", "northing_m", "price_gbp", "new_build"])
         for _ in range(300):
-            writer.writerow([round(rng.uniform(503e3, 562e3)), round(rng.uniform(155e3, 201e3)), 400_000, rng.integers(2)])
+            writer.writerow(
+                [round(rng.uniform(503e3, 562e3)), round(rng.uniform(155e3, 201e3)), 400_000, rng.integers(2)]
+            )
     return path
 
 
@@ -110,7 +112,9 @@ def test_a_config_file_gives_defaults_and_the_command_line_wins(run, table, tmp_
     words = options(table, tmp_path / "out")[2:]
     pairs = dict(zip(words[::2], words[1::2], strict=True))
     config = tmp_path / "release.toml"
-    config.write_text("".join(f'{key.strip("-")} = "{value}"\n' for key, value in pairs.items()) + f'table = "{table}"\n')
+    config.write_text(
+        "".join(f'{key.strip("-")} = "{value}"\n' for key, value in pairs.items()) + f'table = "{table}"\n'
+    )
     said = json.loads(run("release", "--config", config, "--epsilon", "2", "--json"))
     assert 1.99 < said["epsilon"] <= 2.0
     config.write_text(config.read_text() + 'lenght-scale = "0.2"\n')
@@ -159,10 +163,20 @@ def test_cost_prints_the_promised_keys(run):
 
 
 @pytest.mark.parametrize(
-    "assumption", ["bounded", "rkhs:1", "rkhs:1:0.2", "exponential-1d", "diagonal", "response-only", "separated:0.5:2"]
+    "assumption",
+    ["bounded", "rkhs:1", "rkhs:1:0.2", "exponential-1d", "diagonal", "response-only", "separated:0.5:2"],
 )
 def test_every_assumption_has_a_price(run, assumption):
-    words = ["--kernel", "exponential", "--length-scale", "0.05", "--diameter", "1", "--assumption", assumption]
+    words = [
+        "--kernel",
+        "exponential",
+        "--length-scale",
+        "0.05",
+        "--diameter",
+        "1",
+        "--assumption",
+        assumption,
+    ]
     said = json.loads(run("cost", "posterior", *ACCOUNT, *words, "--json"))
     assert 0 < said["epsilon"] < 20
     assert said["assumption"] == assumption

@@ -191,9 +191,7 @@ def test_mean_and_covariance_against_fifty_digits():
         half = mpmath.mpf(1) / 2
 
         def exact(P, Q):
-            return mpmath.matrix(
-                [[mpmath.exp(-((mpmath.mpf(p) - mpmath.mpf(q)) ** 2) * half) for q in Q] for p in P]
-            )
+            return mpmath.matrix([[mpmath.exp(-((mpmath.mpf(p) - mpmath.mpf(q)) ** 2) * half) for q in Q] for p in P])
 
         A = exact(X[:, 0], X[:, 0]) + mpmath.mpf(0.01) ** 2 * mpmath.eye(7)
         cross = exact(X[:, 0], T[:, 0])
@@ -210,9 +208,7 @@ def test_mean_and_covariance_against_fifty_digits():
 def test_diagonal_kernel_shrinks_averages():
     posterior = DensePosterior(Diagonal(), 1.0, [[0.0], [0.0], [1.0]], [1.0, 1.0, -1.0])
     np.testing.assert_allclose(posterior.mean([[0.0], [1.0], [2.0]]), [2 / 3, -1 / 2, 0], rtol=1e-14)
-    np.testing.assert_allclose(
-        posterior.covariance([[0.0], [1.0], [2.0]]), np.diag([1 / 3, 1 / 2, 1]), atol=1e-15
-    )
+    np.testing.assert_allclose(posterior.covariance([[0.0], [1.0], [2.0]]), np.diag([1 / 3, 1 / 2, 1]), atol=1e-15)
 
 
 def test_memory_stays_near_the_arrays_that_are_needed():

@@ -75,9 +75,7 @@ def test_no_two_contained_points_are_farther_apart_than_the_diameter(seed, origi
     ball = Ball((origin, 0.0), 1.0)
     axis = np.zeros(2)
     axis[np.argmin(scales)] = 1.0
-    ends = ball.clamp(
-        np.array([ball.center + axis * 1.1, ball.center - axis * 1.1, *rng.normal(size=(20, 2))])
-    )
+    ends = ball.clamp(np.array([ball.center + axis * 1.1, ball.center - axis * 1.1, *rng.normal(size=(20, 2))]))
     corners = np.array([box.lower, box.upper, *rng.uniform(box.lower, box.upper, (20, 2))])
     for domain, X in ((box, corners), (ball, ends)):
         assert domain.contains(X).all()
@@ -123,9 +121,7 @@ def test_bad_boxes_are_refused(lower, upper):
         Box(lower, upper)
 
 
-@pytest.mark.parametrize(
-    "ball", [((0,), 0), ((0,), -1), ((0,), math.nan), ((math.inf,), 1), ((), 1), ((1e12,), 1)]
-)
+@pytest.mark.parametrize("ball", [((0,), 0), ((0,), -1), ((0,), math.nan), ((math.inf,), 1), ((), 1), ((1e12,), 1)])
 def test_bad_balls_are_refused(ball):
     with pytest.raises(ValueError):  # noqa: PT011
         Ball(*ball)

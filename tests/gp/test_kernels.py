@@ -74,18 +74,13 @@ def test_tiles_agree_with_single_rows(cls):
 @pytest.mark.parametrize("cls", ALL)
 def test_values_are_right_to_the_rounding_the_floor_of_noise_assumes(cls):
     rng = np.random.default_rng(2)
-    X = np.vstack(
-        [rng.normal(size=(12, 3)), rng.normal(size=(12, 3)) * 1e-4 + 1e3, rng.normal(size=(12, 3)) * 5]
-    )
+    X = np.vstack([rng.normal(size=(12, 3)), rng.normal(size=(12, 3)) * 1e-4 + 1e3, rng.normal(size=(12, 3)) * 5])
     K = cls(1.0)(X)
     with mpmath.workdps(40):
         for i in range(len(X)):
             for j in range(i):
                 s = mpmath.sqrt(
-                    sum(
-                        (mpmath.mpf(float(a)) - mpmath.mpf(float(b))) ** 2
-                        for a, b in zip(X[i], X[j], strict=True)
-                    )
+                    sum((mpmath.mpf(float(a)) - mpmath.mpf(float(b))) ** 2 for a, b in zip(X[i], X[j], strict=True))
                 )
                 assert abs(K[i, j] - EXACT[cls.name](s)) <= KERNEL_ROUNDING
 
@@ -133,9 +128,7 @@ def test_input_gradient_against_extended_precision_differences(cls):
 
             def value(shift, i=i, j=j, axis=axis):
                 x = [mpmath.mpf(float(v)) + (shift if a == axis else 0) for a, v in enumerate(X[i])]
-                terms = (
-                    (x[a] - mpmath.mpf(float(Z[j, a]))) / mpmath.mpf(k.length_scale[a]) for a in range(2)
-                )
+                terms = ((x[a] - mpmath.mpf(float(Z[j, a]))) / mpmath.mpf(k.length_scale[a]) for a in range(2))
                 return EXACT[cls.name](mpmath.sqrt(sum(t**2 for t in terms)))
 
             difference = (value(h) - value(-h)) / (2 * h)

@@ -107,9 +107,7 @@ def test_smallest_route_wins():
     assert str(table.rule) == "(5.2a) joint mean term"
     alone = posterior_epsilon(scale=math.inf, **fixed)
     assert float(alone.epsilon) == pytest.approx(6.238344900007118, rel=1e-9)
-    set_b = posterior_epsilon(
-        n=100, ridge=5.0, scale=1.0, delta=1e-3, least_kernel=KAPPA, assumption=held.Bounded(1.0)
-    )
+    set_b = posterior_epsilon(n=100, ridge=5.0, scale=1.0, delta=1e-3, least_kernel=KAPPA, assumption=held.Bounded(1.0))
     assert str(set_b.rule) == "(4.3) coupled with Theorem 3.1 (5.1)"
 
 
@@ -138,9 +136,7 @@ def test_no_cost_below_the_covariance_lower_bound(assumption):
     n, kappa = 50.0, 0.0 if isinstance(assumption, held.Diagonal) else 0.6
     r = np.geomspace(0.05, 100.0, 80)
     for eta in (0.0,):
-        routes = path_routes(
-            assumption, np.full(80, n), r, np.full(80, np.inf), np.full(80, kappa), np.full(80, eta)
-        )
+        routes = path_routes(assumption, np.full(80, n), r, np.full(80, np.inf), np.full(80, kappa), np.full(80, eta))
         for closeness in (1e-3, 0.5, 0.999):
             excess = closeness * r**2
             cost = np.min([named.route.renyi(excess) for named in routes], axis=0)
@@ -153,9 +149,7 @@ def test_large_data_sets_and_ridges_stay_accurate():
     """
     mpmath = pytest.importorskip("mpmath")
     n, r, delta = 10**6, 500.0, 1e-7
-    table = posterior_epsilon(
-        n=n, ridge=r, scale=1.0, delta=delta, assumption=held.RKHS(1.0), least_kernel=0.5
-    )
+    table = posterior_epsilon(n=n, ridge=r, scale=1.0, delta=delta, assumption=held.RKHS(1.0), least_kernel=0.5)
     with mpmath.workdps(50):
         q, m, kappa = mpmath.mpf(r) ** 2, mpmath.mpf(n - 1), mpmath.mpf(0.5)
         v = ((1 - kappa**2) * m + q) / (m + q)
@@ -163,10 +157,7 @@ def test_large_data_sets_and_ridges_stay_accurate():
 
         def epsilon(e):
             a = 1 + e
-            renyi = (
-                -mpmath.log(1 - a * e * tau**2 / (1 + tau)) / (2 * e)
-                + a / 2 * (1 + tau) / (1 - e * tau) * shift**2
-            )
+            renyi = -mpmath.log(1 - a * e * tau**2 / (1 + tau)) / (2 * e) + a / 2 * (1 + tau) / (1 - e * tau) * shift**2
             return renyi + mpmath.log(e / a) - (mpmath.log(delta) + mpmath.log(a)) / e
 
         at = epsilon(mpmath.mpf(float(table.order)) - 1)
@@ -310,9 +301,7 @@ def test_loss_of_several_paths():
     assert gaussian.mu == pytest.approx(
         2 * float(dv.response_only_mu(sn.posterior_variance_bound(100, 5.0, KAPPA), 5.0, 1.0))
     )
-    epsilon = float(
-        posterior_epsilon(assumption=held.ResponseOnly(1.0), paths=4, delta=1e-3, **fixed).epsilon
-    )
+    epsilon = float(posterior_epsilon(assumption=held.ResponseOnly(1.0), paths=4, delta=1e-3, **fixed).epsilon)
     assert gaussian_delta(gaussian.mu, epsilon) <= 1e-3
 
 

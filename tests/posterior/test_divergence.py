@@ -88,9 +88,7 @@ def test_limits_of_the_scale():
     v, r, excess = 0.9, 1.0, 0.4
     covariance = float(dv.covariance_term(excess, v, r))
     assert dv.two_norm_route(v, r, 3.0, math.inf).renyi(excess) == pytest.approx(covariance, rel=1e-13)
-    assert dv.prior_noise_route(v, r, 3.0, math.inf, 2.0).renyi(excess) == pytest.approx(
-        covariance, rel=1e-13
-    )
+    assert dv.prior_noise_route(v, r, 3.0, math.inf, 2.0).renyi(excess) == pytest.approx(covariance, rel=1e-13)
     quiet = dv.prior_noise_route(v, r, 3.0, 1.0, 1e9)
     assert quiet.tau < 1e-17
     assert quiet.renyi(excess) < 1e-16

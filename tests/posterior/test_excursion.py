@@ -39,9 +39,7 @@ def as_shapely(polygons):
 
 def polygons_on_grid(values, threshold=0.0, **options):
     values = np.asarray(values, dtype=float)
-    return excursion_polygons(
-        values, np.arange(values.shape[1]), np.arange(values.shape[0]), threshold, **options
-    )
+    return excursion_polygons(values, np.arange(values.shape[1]), np.arange(values.shape[0]), threshold, **options)
 
 
 def area_within_one_cell_perimeter(values, threshold, area, above=True, absent=None):
@@ -71,9 +69,7 @@ def test_smooth_fields_give_valid_polygons_of_the_right_area(seed, above):
     npst.arrays(
         np.float64,
         npst.array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=8),
-        elements=st.one_of(
-            st.sampled_from([-1.0, 0.0, 1.0, np.nan]), st.floats(-2, 2), st.floats(-1e300, 1e300)
-        ),
+        elements=st.one_of(st.sampled_from([-1.0, 0.0, 1.0, np.nan]), st.floats(-2, 2), st.floats(-1e300, 1e300)),
     ),
     st.booleans(),
     st.data(),

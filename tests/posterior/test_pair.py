@@ -18,9 +18,7 @@ def test_gaussian_renyi_in_one_dimension():
     def density(x, m, s):
         return mpmath.exp(-((x - m) ** 2) / (2 * s**2)) / (s * mpmath.sqrt(2 * mpmath.pi))
 
-    integral = mpmath.quad(
-        lambda x: density(x, m1, s1) ** alpha * density(x, m2, s2) ** (1 - alpha), [-20, 0, 20]
-    )
+    integral = mpmath.quad(lambda x: density(x, m1, s1) ** alpha * density(x, m2, s2) ** (1 - alpha), [-20, 0, 20])
     found = gaussian_renyi(
         np.array([m1]), np.array([[s1**2]]), np.array([m2]), np.array([[s2**2]]), np.float64(alpha - 1)
     )
@@ -115,9 +113,7 @@ def test_published_generic_sensitivity_is_unsound():
 def test_published_line_sensitivity_is_not_a_bound():
     """On the line 2 M sqrt(Phi) is exceeded by a factor near sqrt(2); 2 sqrt(2) M sqrt(Phi) is not."""
     points = np.array([[0.0], [1.0], [0.0], [1.0]])
-    pair = pair_from_gram(
-        gram(Exponential(0.1), points), np.array([-1.0, 1.0]), np.array(1.0), np.array(-1.0), 0.1
-    )
+    pair = pair_from_gram(gram(Exponential(0.1), points), np.array([-1.0, 1.0]), np.array(1.0), np.array(-1.0), 0.1)
     v = float(sn.posterior_variance_bound(3, 0.1, math.exp(-10.0)))
     assert pair.mean_distance == pytest.approx(14.0719509102, rel=1e-11)
     assert 2.0 * math.sqrt(float(sn.phi(v, 0.1))) == pytest.approx(10.0)

@@ -20,7 +20,9 @@ def records(n=60, seed=1):
 
 
 def sampler(**changes):
-    return PosteriorSampler(**{"domain": UNIT, "response_range": (-1, 1), "ridge": 5.0, "scale": 0.5, "grid": 6} | changes)
+    return PosteriorSampler(
+        **{"domain": UNIT, "response_range": (-1, 1), "ridge": 5.0, "scale": 0.5, "grid": 6} | changes
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,11 @@ def test_nothing_private_in_the_fitted_object():
     fitted = sampler(locations=[[0.5, 0.5], [0.25, 0.75]], grid=None).fit(X, y)
     blob = pickle.dumps(fitted) + repr(fitted).encode() + fitted.release_.certificate.to_json().encode()
     for value in (*X[7], y[7]):
-        for pattern in (np.float64(value).tobytes(), np.float64(value).byteswap().tobytes(), repr(float(value)).encode()[:10]):
+        for pattern in (
+            np.float64(value).tobytes(),
+            np.float64(value).byteswap().tobytes(),
+            repr(float(value)).encode()[:10],
+        ):
             assert pattern not in blob
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.sample(), fitted.sample())
@@ -110,6 +116,14 @@ def test_the_ledger_pays_or_refuses(tmp_path):
     with pytest.raises(BudgetExceeded):
         clone(estimator).set_params(epsilon=3.9, ledger=tmp_path / "ledger.sqlite").fit(X, y)
     assert len(book.entries()) == 1
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "paths"), [(9.0, 1.2e-4, 3), (1.0, 1e-3, 1), (3.0, 2e-6, 7)])
+def test_a_release_may_spend_the_whole_budget(tmp_path, epsilon, delta, paths):
+    X, y = records()
+    book = Ledger.create(tmp_path / "ledger", dataset="test", epsilon=epsilon, delta=delta)
+    sampler(scale=None, epsilon=epsilon, delta=delta, paths=paths, ridge=50.0, ledger=book).fit(X, y)
+    assert 0.999999 * epsilon < book.spent().epsilon <= epsilon
 
 
 def test_a_seed_is_for_tests_only(tmp_path):

@@ -112,9 +112,7 @@ def test_packing_sum_covers_real_packings(kernel: Kernel, dimension: int):
     attained.
     """
     half = 60 if dimension == 1 else 12 if dimension == 2 else 5
-    axes = np.stack(np.meshgrid(*[np.arange(-half, half + 1.0)] * dimension, indexing="ij"), -1).reshape(
-        -1, dimension
-    )
+    axes = np.stack(np.meshgrid(*[np.arange(-half, half + 1.0)] * dimension, indexing="ij"), -1).reshape(-1, dimension)
     if dimension == 2:
         axes = axes @ np.array([[1.0, 0.0], [0.5, math.sqrt(0.75)]])
     if dimension == 3:

@@ -103,9 +103,7 @@ def test_reference_values_of_posterior_paths():
     epsilon, excess = renyi_to_epsilon(one, 1 / tau, 1e-3)
     assert epsilon == pytest.approx(10.47218366479518, rel=1e-9)
     assert 1 + excess == pytest.approx(1.788403800, rel=1e-6)
-    assert renyi_to_epsilon(lambda x: 10 * one(x), 1 / tau, 1e-3)[0] == pytest.approx(
-        27.99114114543415, rel=1e-9
-    )
+    assert renyi_to_epsilon(lambda x: 10 * one(x), 1 / tau, 1e-3)[0] == pytest.approx(27.99114114543415, rel=1e-9)
     epsilon, excess = renyi_to_epsilon(covariance, 1 / tau, 1e-3)
     assert epsilon == pytest.approx(6.238344900007118, rel=1e-9)
     assert 1 + excess == pytest.approx(2.067824848, rel=1e-6)

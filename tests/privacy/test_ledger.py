@@ -63,9 +63,7 @@ class GaussianSum:
 
     def run(self, records, randomness) -> Release:
         value = np.clip(records, -self.bound, self.bound).sum() + self.scale * randomness.standard_normal(())
-        certificate = Certificate.issue(
-            self, n=len(records), delta=1e-5, unit="a number", randomness=randomness
-        )
+        certificate = Certificate.issue(self, n=len(records), delta=1e-5, unit="a number", randomness=randomness)
         return SumRelease(certificate, float(value))
 
 
@@ -388,9 +386,7 @@ def test_a_thousand_mixed_entries_are_composed_in_a_second(tmp_path):
         BoundedRange(0.001, neighbours=REPLACE),
     ]
     texts = [ledger_module.canonical(loss.to_dict()) for loss in kinds]
-    texts += [
-        ledger_module.canonical(GaussianDP(1e-3 + k * 1e-6, neighbours=REPLACE).to_dict()) for k in range(96)
-    ]
+    texts += [ledger_module.canonical(GaussianDP(1e-3 + k * 1e-6, neighbours=REPLACE).to_dict()) for k in range(96)]
     with ledger_module._transaction(ledger.path, write=True) as connection:
         connection.executemany(
             "INSERT INTO event VALUES (?, ?, 'reserved', '', '{}', ?, NULL)",
@@ -467,9 +463,7 @@ def test_what_can_be_refused_in_advance_costs_nothing(ledger):
 
 
 def test_a_number_that_is_private_is_not_compared(tmp_path):
-    ledger = Ledger.create(
-        tmp_path / "x", dataset="x", epsilon=9.0, delta=1e-4, neighbours=Neighbours.ADD_REMOVE
-    )
+    ledger = Ledger.create(tmp_path / "x", dataset="x", epsilon=9.0, delta=1e-4, neighbours=Neighbours.ADD_REMOVE)
 
     @dataclass(frozen=True)
     class Private(CheckedSum):
@@ -631,9 +625,7 @@ for line in sys.stdin:
 
 def test_eight_processes_race_for_the_last_unit(tmp_path):
     workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", RACE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(8)
     ]
     try:

@@ -260,11 +260,7 @@ def test_full_batch_composition_is_exact():
 def test_gaussian_sums_are_gaussian_exact_and_never_below():
     assert gaussian(3.0) + gaussian(4.0) == gaussian(5.0)
     assert 100 * gaussian(0.1) == gaussian(1.0)
-    assert (
-        4 * gaussian(1.0)
-        == Composition(((gaussian(1.0), 3), (gaussian(1.0), 1))).parts[0][0]
-        == gaussian(2.0)
-    )
+    assert 4 * gaussian(1.0) == Composition(((gaussian(1.0), 3), (gaussian(1.0), 1))).parts[0][0] == gaussian(2.0)
     assert sum([gaussian(1.0)] * 4).mu == pytest.approx(2.0, rel=1e-15)
     rng = np.random.default_rng(0)
     for mu in rng.uniform(0, 3, (50, 5)).tolist():
@@ -433,9 +429,7 @@ def test_any_callable_composes_with_everything():
     total = sum([own, *others])
     assert total.order_range == (1.0, 1 + 1 / 0.4)
     x = np.array([0.01, 0.5, 2.0])
-    np.testing.assert_allclose(
-        total.renyi_excess(x), sum(loss.renyi_excess(x) for loss in [own, *others]), rtol=1e-14
-    )
+    np.testing.assert_allclose(total.renyi_excess(x), sum(loss.renyi_excess(x) for loss in [own, *others]), rtol=1e-14)
     assert total.renyi(4.0) == math.inf
     assert "my mechanism" in total.guarantee(1e-5).rule
     assert total.epsilon(1e-5) <= sum(loss.epsilon(1e-5 / 5) for loss in [own, *others])
@@ -527,9 +521,7 @@ def test_composition_of_finite_laws_is_never_undercut():
         q = np.einsum("i,j,k,l->ijkl", q1, q1, q2, q3).ravel()
         total = 2 * pure(e) + ranged(eta) + curve(third, 60.0)
         for epsilon in (0.0, 0.5, 2.0):
-            exact = max(
-                np.maximum(p - np.exp(epsilon) * q, 0).sum(), np.maximum(q - np.exp(epsilon) * p, 0).sum()
-            )
+            exact = max(np.maximum(p - np.exp(epsilon) * q, 0).sum(), np.maximum(q - np.exp(epsilon) * p, 0).sum())
             assert exact <= total.delta(epsilon) + 1e-15
 
 

@@ -16,10 +16,7 @@ LEAST_P = 1e-6
 def test_normal_numbers_follow_the_normal_law(source):
     z = source.standard_normal(200_000)
     assert stats.kstest(z, "norm").pvalue > LEAST_P
-    assert (
-        stats.kstest(np.abs(z[np.abs(z) > 2]), lambda t: 1 - stats.norm.sf(t) / stats.norm.sf(2)).pvalue
-        > LEAST_P
-    )
+    assert stats.kstest(np.abs(z[np.abs(z) > 2]), lambda t: 1 - stats.norm.sf(t) / stats.norm.sf(2)).pvalue > LEAST_P
     size = np.sqrt(z.size)
     for power, mean, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
         assert abs(np.mean(z**power) - mean) < 5 * np.sqrt(variance) / size

@@ -343,8 +343,6 @@ def test_release_takes_public_kinds_of_values_only():
 
 def test_pure_loss_is_carried_in_words():
     loss = PureDP(math.log(3), neighbours=Neighbours.ADD_REMOVE)
-    made = Certificate.issue(
-        GaussianSum(), n=None, delta=0.0, unit="one", randomness=SystemRandomness(), loss=loss
-    )
+    made = Certificate.issue(GaussianSum(), n=None, delta=0.0, unit="one", randomness=SystemRandomness(), loss=loss)
     assert "at most 3.01 times" in made.text() or "at most 3.00 times" in made.text()
     assert "not public" in made.text()

@@ -14,9 +14,7 @@ pytest.importorskip("pyproj")
 
 LONDON = Box((503_000.0, 155_000.0), (562_000.0, 201_000.0))
 GRID = Projection("EPSG:27700", LONDON)
-SQUARE = np.array(
-    [[530_000.0, 180_000.0], [531_000.0, 180_000.0], [531_000.0, 181_000.0], [530_000.0, 181_000.0]]
-)
+SQUARE = np.array([[530_000.0, 180_000.0], [531_000.0, 180_000.0], [531_000.0, 181_000.0], [530_000.0, 181_000.0]])
 HOLE = np.add(SQUARE[0], [[300.0, 300.0], [600.0, 300.0], [600.0, 600.0]])
 
 
@@ -69,20 +67,12 @@ def test_cells_of_a_metre_keep_their_corners_apart():
     box = Box((530_000.0, 180_000.0), (530_003.0, 180_002.0))
     feature = multipolygon(excursion(2, 40, 30, box), projection=GRID)
     assert shapely.geometry.shape(feature["geometry"]).is_valid
-    digits = [
-        len(repr(n).split(".")[-1])
-        for p in feature["geometry"]["coordinates"]
-        for r in p
-        for q in r
-        for n in q
-    ]
+    digits = [len(repr(n).split(".")[-1]) for p in feature["geometry"]["coordinates"] for r in p for q in r for n in q]
     assert max(digits) > 7
 
 
 def test_properties_and_collection_members(tmp_path):
-    feature = multipolygon(
-        [[SQUARE]], projection=GRID, properties={"paths": np.int64(3), "epsilon": np.float64(4.5)}
-    )
+    feature = multipolygon([[SQUARE]], projection=GRID, properties={"paths": np.int64(3), "epsilon": np.float64(4.5)})
     extra = {"unit_of_privacy": "one hexagon’s record"}
     path = write_geojson(tmp_path / "map.geojson", [feature], projection=GRID, properties=extra)
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -124,9 +114,7 @@ def test_a_polygon_across_the_antimeridian_is_cut_there():
     hole = center + (corners - center) / 4
     shape = check_rfc7946(multipolygon([[corners, hole]], projection=fiji))
     assert len(shape.geoms) >= 2
-    west, east = (
-        shape.intersection(shapely.box(*bounds)) for bounds in ((170, -90, 180, 90), (-180, -90, -170, 90))
-    )
+    west, east = (shape.intersection(shapely.box(*bounds)) for bounds in ((170, -90, 180, 90), (-180, -90, -170, 90)))
     assert west.area + east.area == pytest.approx(shape.area)
     assert shape.area == pytest.approx(1.5 * 2.0 * 15 / 16, rel=0.01)
     assert min(west.bounds[0], 179.0) == pytest.approx(179.0, abs=1e-6)

@@ -34,9 +34,7 @@ def words(figure):
 
 def test_the_picture_is_drawn_and_bears_the_guarantee(tmp_path):
     outline = excursion_polygons(FIELD, X, Y, 13.0, mask=MASK)
-    path = draw_map(
-        tmp_path / "map.png", values=FIELD, x=X, y=Y, polygons=outline, threshold=13.0, mask=MASK, **WORDS
-    )
+    path = draw_map(tmp_path / "map.png", values=FIELD, x=X, y=Y, polygons=outline, threshold=13.0, mask=MASK, **WORDS)
     picture = imread(path)
     drawn = figure(polygons=[outline], threshold=13.0, mask=MASK)
     assert picture.shape[:2] == (round(drawn.get_figheight() * DPI), round(drawn.get_figwidth() * DPI))
@@ -59,9 +57,7 @@ def test_the_same_release_gives_the_same_bytes(tmp_path):
 def test_north_is_up_and_high_values_are_dark(tmp_path):
     ramp = np.add.outer(np.linspace(0, 3, 50), np.linspace(0, 1, 60))
     for x, y, values in ((X, Y, ramp), (X[::-1], Y[::-1], ramp[::-1, ::-1])):
-        picture = imread(
-            draw_map(tmp_path / "ramp.png", values=values, x=x, y=y, metres_per_unit=None, **WORDS)
-        )
+        picture = imread(draw_map(tmp_path / "ramp.png", values=values, x=x, y=y, metres_per_unit=None, **WORDS))
         drawn = map_figure([values], x, y, polygons=[()], metres_per_unit=None, **WORDS)
         box = drawn.axes[0].get_position()
         height, width = picture.shape[:2]
@@ -143,9 +139,7 @@ def test_panels_share_one_scale(tmp_path):
     scales = {(axes.images[0].norm.vmin, axes.images[0].norm.vmax) for axes in drawn.axes[:3]}
     assert scales == {(panels.min(), panels.max())}
     outlines = [excursion_polygons(panel, X, Y, 13.0) for panel in panels]
-    path = draw_paths(
-        tmp_path / "paths.png", values=panels, x=X, y=Y, polygons=outlines, threshold=13.0, **WORDS
-    )
+    path = draw_paths(tmp_path / "paths.png", values=panels, x=X, y=Y, polygons=outlines, threshold=13.0, **WORDS)
     assert path.stat().st_size > 10_000
     with pytest.raises(ValueError, match="1 to 12"):
         draw_paths(path, values=np.zeros((13, 50, 60)), x=X, y=Y, **WORDS)

@@ -419,9 +419,7 @@ def test_no_refusal_and_no_traceback_quotes_a_value(tmp_path, text):
 def test_undecodable_bytes_do_not_travel_with_the_exception(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(f"x,y,z\n.1,.2,{SECRET}\xe9\n".encode("latin-1"))
-    error = refusal(
-        read_table, path, covariates=["x"], response="z", domain=Box((0.0,), (1.0,)), response_range=(0, 1)
-    )
+    error = refusal(read_table, path, covariates=["x"], response="z", domain=Box((0.0,), (1.0,)), response_range=(0, 1))
     assert error.__context__ is None
     assert error.__cause__ is None
     assert SECRET not in str(error)

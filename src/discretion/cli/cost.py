@@ -23,9 +23,7 @@ Ridge = Annotated[float | None, typer.Option(help="Ridge r: observation noise va
 Scale = Annotated[float | None, typer.Option(help="Posterior scale sigma.")]
 Paths = Annotated[int, typer.Option(help="Number of sample paths from the same records.")]
 Eta = Annotated[float, typer.Option("--prior-noise", "--eta", help="Scale of extra independent prior noise.")]
-Least = Annotated[
-    float | None, typer.Option(help="A lower bound of the kernel on the domain (0 is always safe).")
-]
+Least = Annotated[float | None, typer.Option(help="A lower bound of the kernel on the domain (0 is always safe).")]
 KernelName = Annotated[str | None, typer.Option("--kernel", help="Or its name, with --length-scale and --diameter.")]
 Length = Annotated[str | None, typer.Option(help="Length scale of the kernel.")]
 Diameter = Annotated[float | None, typer.Option(help="Diameter of the domain, in the units of the length scale.")]
@@ -61,7 +59,17 @@ def cost_posterior(
         if ridge is None or scale is None:
             raise ValueError("Give --ridge and --scale.")
         account = _account(
-            n, response_bound, paths, prior_noise, least_kernel, kernel, length_scale, diameter, alpha, assumption, neighbours
+            n,
+            response_bound,
+            paths,
+            prior_noise,
+            least_kernel,
+            kernel,
+            length_scale,
+            diameter,
+            alpha,
+            assumption,
+            neighbours,
         )
         loss = posterior_loss(ridge=ridge, scale=scale, **account)
         result = _result(loss.guarantee(options.delta_of(delta, n)), assumption)
@@ -100,17 +108,27 @@ def calibrate_posterior_(
         if lacking:
             raise ValueError(f"To solve for {solve}, give --{' and --'.join(lacking)}.")
         account = _account(
-            n, response_bound, paths, prior_noise, least_kernel, kernel, length_scale, diameter, alpha, assumption, neighbours
+            n,
+            response_bound,
+            paths,
+            prior_noise,
+            least_kernel,
+            kernel,
+            length_scale,
+            diameter,
+            alpha,
+            assumption,
+            neighbours,
         )
         target = options.delta_of(delta, n)
         found = {"eta": "prior_noise"}.get(solve, solve)
         everything = account | {name: value for name, value in given.items() if value is not None}
         everything.pop(found, None)
         value = calibrate_posterior(solve, epsilon=epsilon, delta=target, **everything)  # pyright: ignore[reportArgumentType]
-        value = int(value) if solve == "paths" else float(value)
-        loss = posterior_loss(**everything, **{found: value})
-        result = {solve: value, **_result(loss.guarantee(target), assumption)}
-        show(result, as_json=json_, lines=[f"{solve} = {value!r}", _sentence(result)])
+        everything[found] = int(value) if solve == "paths" else float(value)
+        loss = posterior_loss(**everything)
+        result = {solve: everything[found], **_result(loss.guarantee(target), assumption)}
+        show(result, as_json=json_, lines=[f"{solve} = {everything[found]!r}", _sentence(result)])
 
 
 def _account(
@@ -127,7 +145,9 @@ def _account(
     neighbours: Neighbours,
 ) -> dict[str, Any]:
     if neighbours is not Neighbours.REPLACE:
-        raise ValueError("A posterior path has a guarantee for replacing one record (n public) only: --neighbours replace.")
+        raise ValueError(
+            "A posterior path has a guarantee for replacing one record (n public) only: --neighbours replace."
+        )
     if n < 1:
         raise ValueError(f"--n is a whole number >= 1; got {n}.")
     if (least_kernel is None) == (name is None):

@@ -29,7 +29,11 @@ def init(
     """Open a new book with a budget. An existing file is never overwritten."""
     with plain_errors():
         made = Ledger.create(file, dataset=dataset, epsilon=epsilon, delta=delta, neighbours=neighbours)
-        show({}, as_json=False, lines=[f"{file}: {made.dataset}, budget epsilon {epsilon:g} at delta {delta:g}."])
+        show(
+            {},
+            as_json=False,
+            lines=[f"{file}: {made.dataset}, budget epsilon {epsilon:g} at delta {delta:g}."],
+        )
 
 
 @ledger.command("show")
@@ -55,6 +59,7 @@ def show_(file: File, json_: Json = False) -> None:
             f"({book.neighbours} neighbours)."
         ]
         lines += [
-            f"{entry.id:>5}  {entry.state:<9} {entry.created}  {entry.description.get('mechanism', '')}" for entry in entries
+            f"{entry.id:>5}  {entry.state:<9} {entry.created}  {entry.description.get('mechanism', '')}"
+            for entry in entries
         ]
         show(result, as_json=json_, lines=lines)

@@ -129,7 +129,9 @@ def assumption_of(text: str, bound: float, shape: Kernel | None) -> Assumption:
         return RKHS(*values)
     if name == "separated" and len(values) == 2 and values[1] == int(values[1]):
         if shape is None:
-            raise ValueError("--assumption separated needs --kernel and --length-scale, to sum the kernel over a packing.")
+            raise ValueError(
+                "--assumption separated needs --kernel and --length-scale, to sum the kernel over a packing."
+            )
         return Separated.for_kernel(shape, bound, values[0], int(values[1]))
     raise ValueError(f"--assumption is one of {ASSUMPTIONS}; got {text!r}.")
 
@@ -153,7 +155,10 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     for key, value in settings.items():
         if isinstance(value, dict) or (isinstance(value, list) and key != "where"):
             raise typer.BadParameter(f"{path}: {key} takes one value, written as on the command line.")
-    context.default_map = {**(context.default_map or {}), **{known[key]: value for key, value in settings.items()}}
+    context.default_map = {
+        **(context.default_map or {}),
+        **{known[key]: value for key, value in settings.items()},
+    }
     return path
 
 

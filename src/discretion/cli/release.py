@@ -25,7 +25,15 @@ from discretion.spatial.projection import Projection
 from discretion.spatial.reading import Records, read_table
 from discretion.spatial.region import Region
 
-FILES = ("certificate.json", "certificate.txt", "paths.csv", "paths.geojson", "excursion.geojson", "map.png", "paths.png")
+FILES = (
+    "certificate.json",
+    "certificate.txt",
+    "paths.csv",
+    "paths.geojson",
+    "excursion.geojson",
+    "map.png",
+    "paths.png",
+)
 
 TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
 
@@ -78,18 +86,23 @@ def release(
     encoding: Annotated[str, typer.Option(help="Text encoding.", rich_help_panel=TABLE)] = "utf-8-sig",
     crs: Annotated[
         str | None,
-        typer.Option(help="Projected coordinate system, such as EPSG:27700, for GeoJSON in lon/lat.", rich_help_panel=TABLE),
+        typer.Option(
+            help="Projected coordinate system, such as EPSG:27700, for GeoJSON in lon/lat.",
+            rich_help_panel=TABLE,
+        ),
     ] = None,
     kernel: Annotated[
         str,
         typer.Option(
-            help="exponential, matern32, matern52, rbf, rational-quadratic or diagonal.", rich_help_panel=KERNEL
+            help="exponential, matern32, matern52, rbf, rational-quadratic or diagonal.",
+            rich_help_panel=KERNEL,
         ),
     ] = "matern32",
     length_scale: Annotated[
         str,
         typer.Option(
-            help="Length scale of the kernel; one, or one per covariate separated by commas.", rich_help_panel=KERNEL
+            help="Length scale of the kernel; one, or one per covariate separated by commas.",
+            rich_help_panel=KERNEL,
         ),
     ] = "0.03",
     length_unit: Annotated[
@@ -121,23 +134,29 @@ def release(
         float, typer.Option(help="Scale of extra independent prior noise.", rich_help_panel=KERNEL)
     ] = 0.0,
     jitter: Annotated[
-        float, typer.Option(help="Public constant on the Gram diagonal, accounted as ridge.", rich_help_panel=KERNEL)
+        float,
+        typer.Option(help="Public constant on the Gram diagonal, accounted as ridge.", rich_help_panel=KERNEL),
     ] = 0.0,
     nugget: Annotated[
         float | None,
-        typer.Option(help="Public nugget on released values, in units of scale^2; by rule if left out.", rich_help_panel=KERNEL),
+        typer.Option(
+            help="Public nugget on released values, in units of scale^2; by rule if left out.",
+            rich_help_panel=KERNEL,
+        ),
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Target epsilon of the whole release: the smallest scale that meets it is used.", rich_help_panel=PRIVACY),
+        typer.Option(
+            help="Target epsilon of the whole release: the smallest scale that meets it is used.",
+            rich_help_panel=PRIVACY,
+        ),
     ] = None,
     delta: Annotated[
-        str, typer.Option(help="Target delta: a number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY)
+        str,
+        typer.Option(help="Target delta: a number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY),
     ] = "n^-1.1",
     paths: Annotated[int, typer.Option(help="Number of sample paths to release.", rich_help_panel=PRIVACY)] = 1,
-    assumption: Annotated[
-        str | None, typer.Option(help=f"{options.ASSUMPTIONS}.", rich_help_panel=PRIVACY)
-    ] = None,
+    assumption: Annotated[str | None, typer.Option(help=f"{options.ASSUMPTIONS}.", rich_help_panel=PRIVACY)] = None,
     unit: Annotated[
         str, typer.Option(help="What one row is, in words, for the certificate.", rich_help_panel=PRIVACY)
     ] = "one row of the table",
@@ -145,20 +164,25 @@ def release(
         Path | None,
         typer.Option(help="Ledger that pays (discretion ledger init makes one).", rich_help_panel=PRIVACY),
     ] = None,
-    grid: Annotated[str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)] = "60",
+    grid: Annotated[
+        str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
+    ] = "60",
     threshold: Annotated[
-        float | None, typer.Option(help="Map where the response is at least this (after --transform).", rich_help_panel=MAP)
+        float | None,
+        typer.Option(help="Map where the response is at least this (after --transform).", rich_help_panel=MAP),
     ] = None,
     below: Annotated[bool, typer.Option(help="Map where it is at most the threshold.", rich_help_panel=MAP)] = False,
-    fraction: Annotated[
-        float, typer.Option(help="Share of the paths that must agree.", rich_help_panel=MAP)
-    ] = 0.5,
+    fraction: Annotated[float, typer.Option(help="Share of the paths that must agree.", rich_help_panel=MAP)] = 0.5,
     smooth_: Annotated[
-        float, typer.Option("--smooth", help="Gaussian smoothing of the paths, sd in grid cells.", rich_help_panel=MAP)
+        float,
+        typer.Option("--smooth", help="Gaussian smoothing of the paths, sd in grid cells.", rich_help_panel=MAP),
     ] = 0.0,
     region: Annotated[
         Path | None,
-        typer.Option(help="Public GeoJSON outline in the table's coordinates; the map stays inside.", rich_help_panel=MAP),
+        typer.Option(
+            help="Public GeoJSON outline in the table's coordinates; the map stays inside.",
+            rich_help_panel=MAP,
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the map.", rich_help_panel=MAP)] = None,
     units: Annotated[str | None, typer.Option(help="Units of the response on the legend.", rich_help_panel=MAP)] = None,
@@ -167,7 +191,8 @@ def release(
     private_report: Annotated[
         Path | None,
         typer.Option(
-            help="PRIVATE file for the data owner: how many rows were dropped, clamped, clipped.", rich_help_panel=OUTPUT
+            help="PRIVATE file for the data owner: how many rows were dropped, clamped, clipped.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=OUTPUT)] = False,
@@ -262,13 +287,26 @@ def release(
             )
             step("Writing")
             assert isinstance(result, PathRelease)
-            sheet = _Sheet(result, names, threshold, below, fraction, smooth_, outline, projection, title, units or response, source)
+            sheet = _Sheet(
+                result,
+                names,
+                threshold,
+                below,
+                fraction,
+                smooth_,
+                outline,
+                projection,
+                title,
+                units or response,
+                source,
+            )
             files = sheet.write(out)
         certificate = result.certificate
         if book is None:
             note("No --ledger: nothing remembers this release, so nothing stops the budget being spent twice.")
-        if private_report is None and records.notes:
-            note("Rows were changed or left out by the stated rules; --private-report FILE says how many.")
+        if private_report is None:
+            # Said whatever the records hold: whether any row was changed is itself private.
+            note("How many rows the stated rules changed or left out is private; --private-report FILE writes it down.")
         show(
             {
                 "epsilon": certificate.epsilon,
@@ -333,7 +371,7 @@ class _Sheet:
         box, grid = release.mechanism.domain, release.mechanism.grid
         assert isinstance(box, Box)
         assert grid is not None
-        x, y = (np.linspace(*ends, count) for *ends, count in zip(box.lower, box.upper, grid, strict=True))
+        x, y = (np.linspace(low, high, count) for low, high, count in zip(box.lower, box.upper, grid, strict=True))
         # Released arrays run along x first; pictures and contours want rows of constant y.
         fields = smooth(release.on_grid().transpose(0, 2, 1), self.smoothing)
         mask = None if self.region is None else ~self.region.contains(release.locations).reshape(grid).T
@@ -376,8 +414,8 @@ class _Sheet:
             if self.threshold is not None
             else "",
             "source": self.source,
-            "epsilon_text": f"epsilon {round_up(certificate.epsilon, 2)} at delta {certificate.delta:.2g} for all paths "
-            f"together, replace-one neighbours. Unit: {certificate.unit.split('. ')[0].rstrip('.')}.",
+            "epsilon_text": f"epsilon {round_up(certificate.epsilon, 2)} at delta {certificate.delta:.2g} for all "
+            f"paths together, replace-one neighbours. Unit: {certificate.unit.split('. ')[0].rstrip('.')}.",
         }
         title = self.title or "Released map"
         mean = shown.mean(axis=0)
@@ -389,7 +427,11 @@ class _Sheet:
         return files
 
     def _excursion(
-        self, field: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64], mask: NDArray[np.bool_] | None
+        self,
+        field: NDArray[np.float64],
+        x: NDArray[np.float64],
+        y: NDArray[np.float64],
+        mask: NDArray[np.bool_] | None,
     ) -> list[list[NDArray[np.float64]]]:
         assert self.threshold is not None
         return excursion_polygons(field, x, y, self.threshold, above=not self.below, mask=mask)
@@ -399,13 +441,15 @@ class _Sheet:
         return None if self.threshold is None else float(self._shown(np.float64(self.threshold))[0])
 
     def _shown(self, fields: Any) -> tuple[Any, str]:
-        """What the picture's colours say: the response where the ridge leaves its size alone, else its size in noise."""
+        """What the colours say: the response where the ridge leaves its size alone, else its size in noise."""
         mechanism = self.release.mechanism
         if mechanism.ridge**2 <= self.release.certificate.n:  # pyright: ignore[reportOperatorIssue]
             return fields, self.units
         # A large ridge shrinks the path towards the centre: its values are a contrast, not the response.
         spread = np.hypot(mechanism.scale, mechanism.prior_noise)
-        return (fields - mechanism.centre) / spread, f"{self.units}: above (+) or below (-) {mechanism.centre:g}, in noise sd"
+        return (
+            fields - mechanism.centre
+        ) / spread, f"{self.units}: above (+) or below (-) {mechanism.centre:g}, in noise sd"
 
 
 def _claim(out: Path, force: bool) -> None:
@@ -430,7 +474,11 @@ class _progress:
 
     def __enter__(self) -> Any:
         self._bar = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=stderr, transient=True
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=stderr,
+            transient=True,
         )
         self._bar.__enter__()
         self._task: Any = None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 __all__ = ["london_region", "london_sales"]
 
-_LONDON = Path(str(files(__package__).joinpath("london")))
+_LONDON = Path(str(files("discretion.datasets").joinpath("london")))
 
 
 def london_sales(year: int) -> Path:

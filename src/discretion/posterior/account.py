@@ -122,9 +122,7 @@ def posterior_epsilon(
     columns = [np.ravel(argument) for argument in arguments]
     if isinstance(assumption, ResponseOnly):
         epsilon = _gaussian_table(assumption, *columns)
-        return EpsilonTable(
-            epsilon.reshape(shape), np.full(shape, np.nan), np.broadcast_to(np.array(_GAUSSIAN), shape)
-        )
+        return EpsilonTable(epsilon.reshape(shape), np.full(shape, np.nan), np.broadcast_to(np.array(_GAUSSIAN), shape))
     held = _record_assumption(assumption)
     blocks = [
         _solve_block(held, *(column[start : start + _BLOCK] for column in columns))
@@ -136,9 +134,7 @@ def posterior_epsilon(
 
 def _record_assumption(assumption: Assumption) -> RecordAssumption:
     if not isinstance(assumption, RecordAssumption):
-        raise ValueError(
-            f"assumption must be an Assumption of discretion.posterior, not {type(assumption).__name__}."
-        )
+        raise ValueError(f"assumption must be an Assumption of discretion.posterior, not {type(assumption).__name__}.")
     return assumption
 
 
@@ -170,9 +166,7 @@ def path_routes(
     b = np.broadcast_to(assumption.mean_bound(n, ridge, variance), n.shape)
     theorem = two_norm_route(variance, ridge, delta, scale, 2.0 * b)
     two_norm = theorem.coupled < two_norm_route(variance, ridge, delta, scale).coupled
-    names = tuple(
-        f"{name} with {rule}" for name in bounds for rule in ("Theorem 3.1 (5.1)", "Corollary 1 (5.2)")
-    )
+    names = tuple(f"{name} with {rule}" for name in bounds for rule in ("Theorem 3.1 (5.1)", "Corollary 1 (5.2)"))
     routes = [
         NamedRoute(theorem, names, 2 * best + two_norm),
         NamedRoute(
@@ -278,8 +272,7 @@ def posterior_loss(
     checked("scale", scale, finite=False)
     checked("prior_noise", prior_noise, strict=False)
     columns = [
-        np.atleast_1d(np.asarray(value, dtype=np.float64))
-        for value in (n, ridge, scale, least_kernel, prior_noise)
+        np.atleast_1d(np.asarray(value, dtype=np.float64)) for value in (n, ridge, scale, least_kernel, prior_noise)
     ]
     if any(column.shape != (1,) for column in columns):
         raise ValueError("posterior_loss takes scalars; posterior_epsilon takes arrays.")
@@ -368,9 +361,7 @@ def calibrate_posterior(
     """
     name = "prior_noise" if solve == "eta" else solve
     if name not in ("scale", "ridge", "prior_noise", "paths"):
-        raise ValueError(
-            f"solve must be 'scale', 'ridge', 'prior_noise' (or 'eta') or 'paths'; got {solve!r}."
-        )
+        raise ValueError(f"solve must be 'scale', 'ridge', 'prior_noise' (or 'eta') or 'paths'; got {solve!r}.")
     target = float(checked("epsilon", epsilon))
     _checked_delta(delta)
     fixed: dict[str, Any] = {

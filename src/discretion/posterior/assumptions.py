@@ -72,13 +72,7 @@ class RecordAssumption(Assumption):
         return sensitivity.mean_bound(n, variance, ridge, self.largest_response)
 
 
-def _clipped(bound: float) -> str:
-    return f"Every response is clipped to within {bound:g} of the public centre, record by record."
-
-
-_KERNEL_PUBLIC = (
-    "The number of records, the kernel, ridge, scale and ranges were fixed without looking at the records."
-)
+_KERNEL_PUBLIC = "Domain, range, kernel, ridge, scale and locations were not chosen by looking at these records."
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ class Bounded(RecordAssumption):
 
     @property
     def enforced(self) -> tuple[str, ...]:
-        return (_clipped(self.response_bound),)
+        return ()
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -162,9 +156,7 @@ class Separated(RecordAssumption):
         _store(self, response_bound=self.response_bound)
         object.__setattr__(self, "separation", float(checked("separation", self.separation)))
         object.__setattr__(self, "dimension", int(checked_count("dimension", self.dimension)))
-        object.__setattr__(
-            self, "packing", float(checked("packing", self.packing, strict=False, finite=False))
-        )
+        object.__setattr__(self, "packing", float(checked("packing", self.packing, strict=False, finite=False)))
 
     @classmethod
     def for_kernel(cls, kernel: Kernel, response_bound: float, separation: float, dimension: int) -> Self:
@@ -196,14 +188,13 @@ class Separated(RecordAssumption):
 
     @property
     def enforced(self) -> tuple[str, ...]:
-        return (_clipped(self.response_bound),)
+        return ()
 
     @property
     def declared(self) -> tuple[str, ...]:
         return (
             _KERNEL_PUBLIC,
-            f"Two records of one data set are never closer than {self.separation:g}, before and after a "
-            "change of one.",
+            f"Two records of one data set are never closer than {self.separation:g} (kernel units), also after a change.",
         )
 
 
@@ -237,7 +228,7 @@ class Exponential1D(RecordAssumption):
 
     @property
     def enforced(self) -> tuple[str, ...]:
-        return (_clipped(self.response_bound), "The kernel is the exponential kernel on one covariate.")
+        return ("The kernel is the exponential kernel on one covariate.",)
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -278,7 +269,7 @@ class Diagonal(RecordAssumption):
 
     @property
     def enforced(self) -> tuple[str, ...]:
-        return (_clipped(self.response_bound), "The kernel is the diagonal kernel.")
+        return ("The kernel is the diagonal kernel.",)
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -297,7 +288,7 @@ class ResponseOnly(Assumption):
 
     @property
     def enforced(self) -> tuple[str, ...]:
-        return (_clipped(self.response_bound),)
+        return ()
 
     @property
     def declared(self) -> tuple[str, ...]:

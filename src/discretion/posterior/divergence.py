@@ -45,9 +45,7 @@ def _squared_ratio(value: Array, scale: Array) -> Array:
     return np.where(np.isnan(ratio), np.inf, ratio)
 
 
-def path_divergence(
-    excess: ArrayLike, tau: ArrayLike, direct: Array | float, coupled: Array | float
-) -> Array:
+def path_divergence(excess: ArrayLike, tau: ArrayLike, direct: Array | float, coupled: Array | float) -> Array:
     r"""The common shape of every bound of one path.
 
     .. math:: -\frac{\log\bigl(1-\frac{\alpha(\alpha-1)\tau^2}{1+\tau}\bigr)}{2(\alpha-1)}
@@ -275,9 +273,7 @@ def variance_pair_divergence(excess: ArrayLike, ratio: ArrayLike) -> Array:
     inside = pull < 1.0
     pull = np.where(inside, pull, 0.0)
     # both logarithms less their linear parts, l/2 and -l/2, which cancel
-    tail = np.where(
-        pull == 0.0, -0.5 * e * np.square(more), log1p_less(-pull) / np.where(pull == 0.0, 1.0, e)
-    )
+    tail = np.where(pull == 0.0, -0.5 * e * np.square(more), log1p_less(-pull) / np.where(pull == 0.0, 1.0, e))
     return np.where(inside, -0.5 * (log1p_less(more) + tail), np.inf)
 
 
@@ -291,9 +287,7 @@ def log1p_less(x: Array) -> Array:
     return np.where(small, series * z * z, np.log1p(np.where(small, 0.0, x)) - x)
 
 
-def covariance_lower_bound(
-    excess: ArrayLike, n: ArrayLike, ridge: ArrayLike, least_kernel: ArrayLike = 0.0
-) -> Array:
+def covariance_lower_bound(excess: ArrayLike, n: ArrayLike, ridge: ArrayLike, least_kernel: ArrayLike = 0.0) -> Array:
     r"""No valid bound of one path can be below this, whatever the scale: ``phi_alpha(Lambda_n)``, (6).
 
     ``least_kernel`` must here be the kernel of two points of the domain (an attained value, not a lower
@@ -333,9 +327,7 @@ def response_only_mu(
         return 2.0 * bound * np.sqrt(leverage_bound(variance, r)) / r / noise
 
 
-def thompson_rho(
-    scales: ArrayLike, ridge: float, response_bound: float, leverage: float | None = None
-) -> float:
+def thompson_rho(scales: ArrayLike, ridge: float, response_bound: float, leverage: float | None = None) -> float:
     r"""Zero-concentrated DP of a whole run of Gaussian-process Thompson sampling, (7.2).
 
     .. math:: \rho_T \le \frac{2M^2H}{r^2}\sum_{t=2}^{T}\sigma_t^{-2}
@@ -366,9 +358,7 @@ def thompson_rho(
     return float(2.0 * bound**2 * h / q * np.sum(sigma[1:] ** -2.0))
 
 
-def thompson_mu(
-    scales: ArrayLike, ridge: float, response_bound: float, leverage: float | None = None
-) -> float:
+def thompson_mu(scales: ArrayLike, ridge: float, response_bound: float, leverage: float | None = None) -> float:
     """Gaussian-DP parameter of the same run, ``sqrt(2 rho_T)``, (7.3); it converts without loss."""
     return float(np.sqrt(2.0 * thompson_rho(scales, ridge, response_bound, leverage)))
 

@@ -3,8 +3,8 @@
     f_D ~ GP(mu_D, scale^2 k_D),   A = K + ridge^2 I,
     mu_D(z) = k_X(z)^T A^{-1} y,   k_D(z, z') = k(z, z') - k_X(z)^T A^{-1} k_X(z').
 
-The posterior's own randomness is the noise. What is added to it is the public nugget of ``docs/proofs/floor-of-noise.md``
-and, if asked for, independent prior noise.
+The posterior's own randomness is the noise. What is added to it is the public nugget of
+``docs/proofs/floor-of-noise.md`` and, if asked for, independent prior noise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUGGET = 1e-6
 
 LIMITS = (
     "The number of records, which is treated as public.",
-    "The last bits of the samples: the proof is for exact Gaussians; the nugget covers the directions that rounding empties.",
+    "The last bits of samples: the proof is for exact Gaussians; the nugget keeps noise where rounding leaves none.",
 )
 
 
@@ -148,7 +148,7 @@ class PosteriorMechanism:
         locations = np.array(self.locations, dtype=np.float64, ndmin=2)
         if locations.ndim != 2 or locations.shape[1] != self.domain.dimension or not np.isfinite(locations).all():
             raise ValueError(
-                f"locations must be finite with shape (m, {self.domain.dimension}), as the domain; got {locations.shape}."
+                f"locations must be finite and of shape (m, {self.domain.dimension}); got {locations.shape}."
             )
         if self.grid is not None and math.prod(self.grid) != len(locations):
             raise ValueError(f"grid {self.grid} does not have as many points as locations ({len(locations)}).")
@@ -175,7 +175,8 @@ class PosteriorMechanism:
         start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **trial._account(n, scale=False))
 
         def meets(scale: float) -> bool:
-            return replace(trial, scale=scale).privacy_loss(n).epsilon(delta) <= epsilon
+            # A billionth below the target, so that the loss as a ledger stores it, rounded up, meets it too.
+            return replace(trial, scale=scale).privacy_loss(n).epsilon(delta) <= epsilon * (1.0 - 1e-9)
 
         return replace(trial, scale=smallest(meets, start, 1e6 * start))
 
@@ -217,7 +218,9 @@ class PosteriorMechanism:
         bound = mean_rounding(n, len(self.locations), self.effective_ridge, self.response_bound)
         mu = 2.0 * bound / (self.scale * math.sqrt(0.5 * self.effective_nugget(n)))
         rounding = GaussianDP(
-            mu * math.sqrt(self.paths), neighbours=self.neighbours, rule="rounding of the mean under the nugget"
+            mu * math.sqrt(self.paths),
+            neighbours=self.neighbours,
+            rule="rounding of the mean under the nugget",
         )
         return posterior_loss(**self._account(n)) + rounding
 
@@ -264,11 +267,7 @@ class PosteriorMechanism:
                 "Covariates outside the public domain are clamped to it, record by record.",
                 *self._assumption.enforced,
             ),
-            declared=(
-                "The domain, the range, the kernel, the ridge, the scale and the locations were not chosen by looking at "
-                "these records.",
-                *self._assumption.declared,
-            ),
+            declared=self._assumption.declared,
             limits=LIMITS,
         )
 
@@ -336,7 +335,7 @@ class PosteriorMechanism:
         if isinstance(assumption, RKHS):
             if bound < assumption.largest_response:
                 raise ValueError(
-                    f"Clipping {bound:g} either side of the centre would break the declared RKHS bound, whose responses "
+                    f"Clipping {bound:g} either side of the centre would break the declared RKHS bound, as responses "
                     f"reach {assumption.largest_response:g}; widen response_range."
                 )
         elif assumption.response_bound < bound:  # pyright: ignore[reportAttributeAccessIssue]
@@ -412,8 +411,8 @@ class PathRelease(Release):
         missing = found.count(-1)
         if missing:
             raise ValueError(
-                f"{missing} of {len(X)} points are not among the {len(self.locations)} released locations. Release the "
-                "paths there (locations=...), interpolate what was released (predict), or keep a custodian when fitting."
+                f"{missing} of {len(X)} points are not among the {len(self.locations)} released locations. Release "
+                "paths there (locations=...), interpolate what was released (predict), or fit with fit_custodian."
             )
         return self.values[:, found]
 
@@ -424,11 +423,17 @@ class PathRelease(Release):
         """
         mechanism = self.mechanism
         X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
-        nugget = math.sqrt(mechanism.effective_nugget(self.certificate.n))
+        nugget = math.sqrt(mechanism.effective_nugget(self.certificate.n or 0))
         here = mechanism._kernel_coordinates(self.locations)
-        return np.stack(
-            [DensePosterior(mechanism.kernel, nugget, here, path).mean(X) for path in self.values - mechanism._centre]
-        ) + mechanism._centre
+        return (
+            np.stack(
+                [
+                    DensePosterior(mechanism.kernel, nugget, here, path).mean(X)
+                    for path in self.values - mechanism._centre
+                ]
+            )
+            + mechanism._centre
+        )
 
 
 class Custodian:

@@ -170,9 +170,7 @@ def exact_divergence(
         If ``order <= 1`` or a parameter is not positive.
     """
     if not (order > 1.0 and ridge > 0.0 and scale > 0.0):
-        raise ValueError(
-            f"order must exceed 1, ridge and scale must be positive; got {order}, {ridge}, {scale}."
-        )
+        raise ValueError(f"order must exceed 1, ridge and scale must be positive; got {order}, {ridge}, {scale}.")
     x, x_other = np.atleast_1d(np.asarray(record[0])), np.atleast_1d(np.asarray(other[0]))
     points = np.vstack([np.asarray(core_X, dtype=np.float64).reshape(-1, x.size), x, x_other])
     pair = pair_from_gram(gram(kernel, points), core_y, np.asarray(record[1]), np.asarray(other[1]), ridge)
@@ -197,9 +195,7 @@ def release_law(
     weights = np.linalg.solve(K + q * np.eye(K.shape[-1]), cross)
     mean = np.sum(weights * np.asarray(y, dtype=np.float64)[..., :, None], axis=-2)
     posterior = prior - np.swapaxes(cross, -1, -2) @ weights
-    variance, noise = (
-        np.square(np.asarray(s, dtype=np.float64))[..., None, None] for s in (scale, prior_noise)
-    )
+    variance, noise = (np.square(np.asarray(s, dtype=np.float64))[..., None, None] for s in (scale, prior_noise))
     return mean, variance * posterior + noise * prior
 
 

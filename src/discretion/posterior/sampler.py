@@ -83,8 +83,8 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
     locations : array (m, d), optional
         Public points at which the paths are released.
     grid : int or tuple of int, optional
-        Instead of ``locations``: a regular grid over the domain's box, this many points along each axis. Without either,
-        a grid of at most 1,024 points is used.
+        Instead of ``locations``: a regular grid over the domain's box, this many points along each axis. Without
+        either, a grid of at most 1,024 points is used.
     coordinates : {"unit", "data"}
         Whether length scales are fractions of the domain's sides or in data units.
     centre, jitter, nugget, prior_noise, assumption, unit
@@ -238,18 +238,21 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
 
         The paths were paid for as whole functions, so extending them is free. Keep the custodian where the records are.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)  # pyright: ignore[reportArgumentType]
+        X, y = np.asarray(checked[0]), np.asarray(checked[1], dtype=np.float64)
         mechanism = self.mechanism(len(X), X.shape[1])
         run = _KeepingCustodian(mechanism)
-        records = _Records(X, np.asarray(y, dtype=np.float64))
-        randomness = deepcopy(self.randomness)  # a test seed starts anew at every fit, and the parameter stays as it was
+        records = _Records(X, y)
+        randomness = deepcopy(
+            self.randomness
+        )  # a test seed starts anew at every fit, and the parameter stays as it was
         if self.ledger is None:
-            self.release_ = run.run(records, SystemRandomness() if randomness is None else randomness)
-        elif isinstance(self.ledger, Ledger):
-            self.release_ = self.ledger.run(run, records, n=len(X), randomness=randomness)
+            release = run.run(records, SystemRandomness() if randomness is None else randomness)
         else:
-            with Ledger.open(self.ledger) as ledger:
-                self.release_ = ledger.run(run, records, n=len(X), randomness=randomness)
+            book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
+            release = book.run(run, records, n=len(X), randomness=randomness)
+        assert isinstance(release, PathRelease)
+        self.release_ = release
         self.mechanism_ = mechanism
         assert run.custodian is not None
         return run.custodian
@@ -274,8 +277,8 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Mean over the released paths, interpolated to X with the prior; shape (len(X),). Post-processing: free."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.release_.interpolate(X).mean(axis=0)
+        checked: Any = validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore[reportArgumentType]
+        return self.release_.interpolate(checked).mean(axis=0)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

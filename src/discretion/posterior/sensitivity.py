@@ -33,9 +33,7 @@ ROUND_UP = 1.0 + 1e-12
 _LOG_CONCAVE = (Exponential, Matern32, Matern52, RBF)
 
 
-def checked(
-    name: str, value: ArrayLike, *, least: float = 0.0, strict: bool = True, finite: bool = True
-) -> Array:
+def checked(name: str, value: ArrayLike, *, least: float = 0.0, strict: bool = True, finite: bool = True) -> Array:
     """``value`` as float64, refused unless every entry is a number > ``least`` (>= if not ``strict``)."""
     array = np.asarray(value, dtype=np.float64)
     inside = array > least if strict else array >= least
@@ -224,9 +222,7 @@ def mean_bound(n: ArrayLike, variance: ArrayLike, ridge: ArrayLike, response_bou
     return bound * np.sqrt(checked_count("n", n)) / r * np.sqrt(u * (1.0 - u))
 
 
-def mean_sensitivity_bounded_mean(
-    ridge: ArrayLike, response_bound: ArrayLike, mean_bound: ArrayLike
-) -> Array:
+def mean_sensitivity_bounded_mean(ridge: ArrayLike, response_bound: ArrayLike, mean_bound: ArrayLike) -> Array:
     r"""Bounded-mean bound, (4.4): ``(M + b) / (sqrt(2) r)`` where ``b`` bounds the absolute posterior mean.
 
     ``b`` must hold at both records for every admissible data set of ``n`` records, for instance
@@ -241,13 +237,9 @@ def mean_sensitivity_generic(
     n: ArrayLike, variance: ArrayLike, ridge: ArrayLike, response_bound: ArrayLike = 1.0
 ) -> Array:
     """The smallest of (4.2), (4.3) and (4.4), each valid for all responses in ``[-M, M]``, (4.5)."""
-    half = mean_sensitivity_bounded_mean(
-        ridge, response_bound, mean_bound(n, variance, ridge, response_bound)
-    )
+    half = mean_sensitivity_bounded_mean(ridge, response_bound, mean_bound(n, variance, ridge, response_bound))
     operator = mean_sensitivity_operator(n, variance, ridge, response_bound)
-    return np.minimum(
-        np.minimum(operator, mean_sensitivity_coupled(n, variance, ridge, response_bound)), half
-    )
+    return np.minimum(np.minimum(operator, mean_sensitivity_coupled(n, variance, ridge, response_bound)), half)
 
 
 # --- mean sensitivity: further assumptions --------------------------------------------------------
@@ -300,9 +292,7 @@ def _inverse_gap(total: Array, q: Array) -> Array:
     return np.where(gap > 0.0, 1.0 / np.where(gap > 0.0, gap, 1.0), np.inf)
 
 
-def mean_sensitivity_exponential_1d(
-    variance: ArrayLike, ridge: ArrayLike, response_bound: ArrayLike = 1.0
-) -> Array:
+def mean_sensitivity_exponential_1d(variance: ArrayLike, ridge: ArrayLike, response_bound: ArrayLike = 1.0) -> Array:
     r"""Exponential kernel on the line, responses in ``[-M, M]``, (4.8): ``2 sqrt(2) M sqrt(Phi)``.
 
     Does not grow with ``n``. The constant is the best possible. Proof in

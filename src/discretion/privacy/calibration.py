@@ -18,9 +18,7 @@ class Unreachable(ValueError):
     """No parameter of the bracket meets the target."""
 
 
-def smallest(
-    meets: Callable[[float], bool], lower: float, upper: float, *, relative_tolerance: float = 1e-12
-) -> float:
+def smallest(meets: Callable[[float], bool], lower: float, upper: float, *, relative_tolerance: float = 1e-12) -> float:
     """Smallest parameter in `[lower, upper]` that meets a target which, once met, stays met further up.
 
     Returns a parameter `x` for which `meets(x)` was true, at most `relative_tolerance * abs(x)` above one for
@@ -37,9 +35,7 @@ def smallest(
     return _bisect(meets, good=upper, bad=lower, tolerance=relative_tolerance)
 
 
-def largest(
-    meets: Callable[[float], bool], lower: float, upper: float, *, relative_tolerance: float = 1e-12
-) -> float:
+def largest(meets: Callable[[float], bool], lower: float, upper: float, *, relative_tolerance: float = 1e-12) -> float:
     """Largest parameter in `[lower, upper]` that meets a target which, once met, stays met further down.
 
     The mirror image of `smallest`, with the same promise: the returned parameter was itself checked.

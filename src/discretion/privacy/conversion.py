@@ -439,8 +439,7 @@ def _check_supremum(supremum: ArrayLike) -> Array:
     array = np.asarray(supremum, dtype=np.float64)
     if not np.all(array > 0):
         raise ValueError(
-            "The supremum of the excess orders (alpha - 1) must be positive: with no order above 1 there is "
-            "no bound."
+            "The supremum of the excess orders (alpha - 1) must be positive: with no order above 1 there is no bound."
         )
     return array
 

@@ -230,9 +230,7 @@ class Ledger:
             # O_EXCL: of two processes that create the same ledger one succeeds.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
         except FileExistsError:
-            raise LedgerError(
-                f"{path} exists and is left as it is. Open it, or choose another path."
-            ) from None
+            raise LedgerError(f"{path} exists and is left as it is. Open it, or choose another path.") from None
         except OSError as error:
             raise LedgerError(f"Cannot create a ledger at {path}: {error.strerror}.") from None
         row = (
@@ -273,9 +271,7 @@ class Ledger:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             (schema,) = connection.execute("PRAGMA user_version").fetchone()
             if application != APPLICATION_ID:
-                raise LedgerError(
-                    f"{path} is not a ledger of discretion. Give the path of one, or create one."
-                )
+                raise LedgerError(f"{path} is not a ledger of discretion. Give the path of one, or create one.")
             if schema > SCHEMA:
                 raise LedgerError(
                     f"{path} was written by a newer version of discretion: its layout is {schema}, and this "
@@ -295,9 +291,7 @@ class Ledger:
 
     # --- Spending
 
-    def run(
-        self, mechanism: Mechanism, records: Any, *, n: int, randomness: Randomness | None = None
-    ) -> Release:
+    def run(self, mechanism: Mechanism, records: Any, *, n: int, randomness: Randomness | None = None) -> Release:
         """Reserve the loss of `mechanism` on `n` records, run it, book it, and hand over the release.
 
         The order is the guarantee. Whatever can be refused from public facts, or because the records lie
@@ -329,9 +323,7 @@ class Ledger:
                 "Leave out `randomness` to use the operating system's; without a ledger it can be tried out."
             )
         if not isinstance(mechanism, Mechanism):
-            raise ValueError(
-                f"{type(mechanism).__name__} is not a mechanism: see discretion.privacy.Mechanism."
-            )
+            raise ValueError(f"{type(mechanism).__name__} is not a mechanism: see discretion.privacy.Mechanism.")
         n = _count(n)
         loss = mechanism.privacy_loss(n)
         description = {"mechanism": mechanism.name, "parameters": mechanism.parameters(), "n": n}
@@ -341,9 +333,7 @@ class Ledger:
                 raise found.error("before anything was spent")
             # Under add/remove the true number of records is private: nothing may depend on it.
             if self.neighbours is Neighbours.REPLACE and found not in (n, None):
-                raise PublicError(
-                    "The records are not n in number. Give their number as n. Nothing was spent."
-                )
+                raise PublicError("The records are not n in number. Give their number as n. Nothing was spent.")
 
         entry = self.reserve(loss, description)
         release = _attempt(lambda: self._kept(mechanism.run(records, randomness), mechanism, loss, n))
@@ -364,7 +354,7 @@ class Ledger:
         decimals.
 
         Args:
-            loss: what is judged and kept is what `loss.to_dict()` writes.
+            loss: what is judged and kept is what `loss.to_dict(delta)` writes.
             description: what it is for: public facts that JSON can write.
 
         Returns:
@@ -380,7 +370,7 @@ class Ledger:
                 f"This budget is for {self.neighbours.value} neighbours and the loss for "
                 f"{loss.neighbours.value} neighbours; they do not add. Use a mechanism for the former."
             )
-        text = canonical(public_json(loss.to_dict(), "loss"))
+        text = canonical(public_json(loss.to_dict(self.delta or None), "loss"))
         about = canonical(public_json(description, "description"))
         with self._transaction(write=True) as connection:
             counts = _losses(connection)
@@ -454,9 +444,7 @@ class Ledger:
 
     def _end(self, entry: int, state: State, reason: str | None) -> None:
         with self._transaction(write=True) as connection:
-            states = connection.execute(
-                "SELECT state FROM event WHERE entry = ? ORDER BY number", (entry,)
-            ).fetchall()
+            states = connection.execute("SELECT state FROM event WHERE entry = ? ORDER BY number", (entry,)).fetchall()
             if not states:
                 raise LedgerError(f"The ledger has no entry {entry}. Its entries are listed by entries().")
             if len(states) > 1:
@@ -473,9 +461,7 @@ class Ledger:
         parts = tuple((_read(text), count) for text, count in counts.items())
         guarantee = Composition(parts).guarantee(self.delta)
         if not guarantee.epsilon >= 0.0:
-            raise LedgerError(
-                "The losses of this ledger do not add up to a number; nothing more may be spent."
-            )
+            raise LedgerError("The losses of this ledger do not add up to a number; nothing more may be spent.")
         pure = _pure_sum(parts)
         # Within rounding of the plain sum the composed value is that sum; below it, another rule did better.
         if pure is None or guarantee.epsilon < pure * (1 - Fraction(1, 10**12)):
@@ -561,9 +547,7 @@ def _advice(error: sqlite3.Error) -> str:
     # The low byte is the primary code; SQLite refines it in the others.
     match getattr(error, "sqlite_errorcode", -1) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return (
-                "another process keeps the ledger locked. Nothing was spent. Try again when it has finished."
-            )
+            return "another process keeps the ledger locked. Nothing was spent. Try again when it has finished."
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return "the ledger cannot be written. Nothing was spent. Make the file and its folder writable."
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
@@ -589,9 +573,7 @@ def _read(loss: str) -> PrivacyLoss:
 def _losses(connection: sqlite3.Connection) -> dict[str, int]:
     """How often each loss, as JSON text, was reserved."""
     return dict(
-        connection.execute(
-            "SELECT loss, count(*) FROM event WHERE state = 'reserved' GROUP BY loss ORDER BY loss"
-        )
+        connection.execute("SELECT loss, count(*) FROM event WHERE state = 'reserved' GROUP BY loss ORDER BY loss")
     )
 
 

@@ -205,9 +205,19 @@ class PrivacyLoss(ABC):
 
     # --- Storage
 
+    def to_dict(self, delta: float | None = None) -> dict[str, Any]:
+        """JSON-able description: exact for parametric losses, a certified table for Renyi curves.
+
+        Args:
+            delta: if given, tables hold the order that is optimal for this whole loss at this delta, so that its
+                epsilon there loses nothing.
+        """
+        order = None if delta is None else self.guarantee(delta).order
+        return self._described(() if order is None else (order - 1.0,))
+
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able description: exact for parametric losses, a certified table for Renyi curves."""
+    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
+        """The description, tabulated at these excess orders too."""
 
     @staticmethod
     def from_dict(description: Mapping[str, Any]) -> PrivacyLoss:
@@ -317,16 +327,16 @@ class RenyiCurve(PrivacyLoss):
     def _renyi_rule(self, excess: float) -> str:
         return str(self.rule(excess)) if callable(self.rule) else self.rule
 
-    def to_dict(self) -> dict[str, Any]:
+    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         """A table of the curve from which `from_dict` makes an upper bound of the divergence at every order.
 
-        Orders: a geometric grid, refined geometrically towards a finite supremum, and the orders that are
-        optimal at delta = 1e-2, ..., 1e-12. Proof: `docs/proofs/renyi-table.md`.
+        Orders: a geometric grid, refined geometrically towards a finite supremum, the orders that are
+        optimal at delta = 1e-2, ..., 1e-12, and those asked for. Proof: `docs/proofs/renyi-table.md`.
         """
         if isinstance(self.function, _Table):
             table, rule = self.function, self._renyi_rule(1.0)
         else:
-            table, rule = self._tabulated()
+            table, rule = self._tabulated(excess)
         return {
             "type": "renyi-table",
             "neighbours": str(self.neighbours),
@@ -336,10 +346,10 @@ class RenyiCurve(PrivacyLoss):
             "limit": table.limit,
         }
 
-    def _tabulated(self) -> tuple[_Table, str]:
+    def _tabulated(self, further: tuple[float, ...]) -> tuple[_Table, str]:
         best = [self._renyi_guarantee(10.0**-k) for k in range(2, 13)]
         best = [guarantee for guarantee in best if guarantee.order is not None]
-        excess = np.unique(np.concatenate([self._grid(), [(g.order or 1.0) - 1 for g in best]]))
+        excess = np.unique(np.concatenate([self._grid(), [(g.order or 1.0) - 1 for g in best], further]))
         excess = excess[(excess > 0) & (excess < self.supremum)]
         # A bound at one order is a bound at every smaller one, so lifting dips of rounding keeps it a bound.
         values = np.maximum.accumulate(self.renyi_excess(excess)) * (1 + 1e-12)
@@ -383,9 +393,7 @@ class _Table:
                 "positive and increasing, bounds finite, at least 0 and not decreasing."
             )
         if self.limit is not None and not self.limit >= max(self.values, default=0.0):
-            raise ValueError(
-                f"The limit of a Renyi table bounds all its values, or is null; {self.limit!r} does not."
-            )
+            raise ValueError(f"The limit of a Renyi table bounds all its values, or is null; {self.limit!r} does not.")
 
     @property
     def supremum(self) -> float:
@@ -439,7 +447,7 @@ class GaussianDP(PrivacyLoss):
         """Exact delta at `epsilon`, rounded up."""
         return gaussian_delta(self.mu, epsilon)
 
-    def to_dict(self) -> dict[str, Any]:
+    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         return {"type": "gaussian-dp", "mu": _number(self.mu), **_labels(self)}
 
 
@@ -498,7 +506,7 @@ class PureDP(PrivacyLoss):
             return 0.0
         return min(-math.expm1(epsilon - e) / (1 + math.exp(-e)) * (1 + 4 * _UNIT), 1.0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         return {"type": "pure-dp", "epsilon": _number(self.epsilon_value), **_labels(self)}
 
 
@@ -563,7 +571,7 @@ class BoundedRange(PrivacyLoss):
         value = math.expm1((epsilon - eta) / 2) ** 2 / -math.expm1(-eta) * (1 + 8 * _UNIT)
         return min(max(value, _LEAST_POSITIVE), 1.0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         return {"type": "bounded-range", "epsilon": _number(self.epsilon_value), **_labels(self)}
 
 
@@ -668,8 +676,8 @@ class Composition(PrivacyLoss):
             routes.append(rest.delta(max(math.nextafter(epsilon - pure, 0.0), 0.0)))
         return min(routes)
 
-    def to_dict(self) -> dict[str, Any]:
-        parts = [{"count": count, "loss": loss.to_dict()} for loss, count in self.parts]
+    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
+        parts = [{"count": count, "loss": loss._described(excess)} for loss, count in self.parts]
         return {"type": "composition", "parts": parts}
 
     @property

@@ -66,9 +66,7 @@ def public_json(value: Any, where: str = "value") -> Any:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(
-                f'{where} is not a finite number; where infinity is meant write the string "inf".'
-            )
+            raise ValueError(f'{where} is not a finite number; where infinity is meant write the string "inf".')
         return value
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
@@ -85,9 +83,7 @@ def public_json(value: Any, where: str = "value") -> Any:
 def canonical(value: Any, indent: int | None = None) -> str:
     """JSON text of what `public_json` returned; keys are sorted, so that equal values have equal texts."""
     separators = (",", ":") if indent is None else (",", ": ")
-    return json.dumps(
-        value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators
-    )
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
 
 
 def utc_now() -> str:
@@ -226,7 +222,7 @@ class Certificate:
             delta=guarantee.delta,
             order=guarantee.order,
             rule=guarantee.rule,
-            loss=loss.to_dict(),
+            loss=loss.to_dict(delta or None),
             enforced=enforced,
             declared=declared,
             limits=LIMITS + limits,
@@ -259,9 +255,7 @@ class Certificate:
         _check_schema(data["schema"])
         wrong = data.keys() ^ {item.name for item in fields(cls)}
         if wrong:
-            raise ValueError(
-                f"This is not a certificate: fields missing or unknown: {', '.join(sorted(wrong))}."
-            )
+            raise ValueError(f"This is not a certificate: fields missing or unknown: {', '.join(sorted(wrong))}.")
         for name in ("epsilon", "order"):
             if data[name] == "inf":
                 data[name] = math.inf
@@ -293,9 +287,7 @@ class Certificate:
             "WHAT IS NOT COVERED": self.limits or ("Nothing was stated.",),
         }
         left = LINES - len(lines) - len(lists)
-        bullets = {
-            title: [line for text in texts for line in _bullet(text)] for title, texts in lists.items()
-        }
+        bullets = {title: [line for text in texts for line in _bullet(text)] for title, texts in lists.items()}
         shares = _shares([len(each) for each in bullets.values()], left)
         for (title, each), share in zip(bullets.items(), shares, strict=True):
             lines += [title, *_cut(each, share)]
@@ -316,9 +308,7 @@ class Certificate:
             f"{factor} times what it would be {change}{chance}."
         ]
         if not self.delta:
-            words += [
-                "Whatever is known beforehand, the odds on a guess about one unit rise by no larger factor."
-            ]
+            words += ["Whatever is known beforehand, the odds on a guess about one unit rise by no larger factor."]
         if self.epsilon > math.log(1000.0):
             words += ["A factor above 1,000 protects little in the worst case."]
         words += [
@@ -378,9 +368,7 @@ class Release:
                 "Run the mechanism with SystemRandomness()."
             )
         copy = object.__new__(type(self))
-        copy.__setstate__(
-            self.__getstate__() | {"certificate": replace(self.certificate, ledger_entry=ledger_entry)}
-        )
+        copy.__setstate__(self.__getstate__() | {"certificate": replace(self.certificate, ledger_entry=ledger_entry)})
         return copy
 
     def text(self) -> str:

@@ -155,9 +155,7 @@ def aggregate(
     if statistic not in ("median", "mean"):
         raise ValueError(f"statistic must be 'median' or 'mean', not {statistic!r}")
     if records.dimension != 2 or not lattice.domain.contains(records.covariates).all():
-        raise ValueError(
-            "the records do not all lie in the domain of the lattice; read them with that domain"
-        )
+        raise ValueError("the records do not all lie in the domain of the lattice; read them with that domain")
     q, r = lattice.cell(records.covariates).T
     order = np.lexsort((records.response, q, r))
     q, r, response = q[order], r[order], records.response[order]

@@ -338,9 +338,7 @@ def _span(grids: Sequence[_Grid]) -> tuple[float, float]:
 
 def _draw_panel(axes: Axes, grid: _Grid, scale: Normalize, polygons: Polygons, weight: float) -> None:
     axes.imshow(grid.picture(), extent=grid.extent, origin="lower", cmap=COLOURS, norm=scale, aspect="equal")
-    lines = [
-        _level_line(grid, np.asarray(ring, dtype=np.float64)) for polygon in polygons for ring in polygon
-    ]
+    lines = [_level_line(grid, np.asarray(ring, dtype=np.float64)) for polygon in polygons for ring in polygon]
     if lines:
         halo = [
             Stroke(linewidth=3.0 * weight, foreground=_PAPER),
@@ -397,9 +395,7 @@ def _draw_scale_bar(axes: Axes, metres_per_unit: float) -> None:
     halo = [Stroke(linewidth=3.6, foreground=_PAPER), Stroke(linewidth=1.3, foreground=_INK)]
     corners = [(end - length, base + tick), (end - length, base), (end, base), (end, base + tick)]
     axes.add_line(Line2D(*zip(*corners, strict=True), color=_INK, path_effects=halo, zorder=5))
-    label = axes.text(
-        end - length / 2, base + tick, text, ha="center", va="bottom", fontsize=8.5, color=_INK, zorder=6
-    )
+    label = axes.text(end - length / 2, base + tick, text, ha="center", va="bottom", fontsize=8.5, color=_INK, zorder=6)
     label.set_path_effects([Stroke(linewidth=2.6, foreground=_PAPER), Normal()])
 
 
@@ -459,9 +455,7 @@ class _Layout:
     TITLE_LINE, SUBTITLE_LINE, NOTE_LINE = 0.29, 0.2, 0.16
 
     @classmethod
-    def of(
-        cls, aspect: float, rows: int, columns: int, titled: bool, panel_foot: float, words: _Words
-    ) -> _Layout:
+    def of(cls, aspect: float, rows: int, columns: int, titled: bool, panel_foot: float, words: _Words) -> _Layout:
         width = (_WIDTH - cls.GAP * (columns - 1)) / columns
         # a tall map is made narrower rather than longer than a page
         width = min(width, 8.2 / rows / aspect)
@@ -566,9 +560,7 @@ def _draw_colour_bar(
     bar.formatter = FuncFormatter(lambda value, _: write(value).replace("$", r"\$"))
     bar.update_ticks()
     axes.tick_params(labelsize=8, labelcolor=_INK, color=_QUIET, length=2.5, width=0.5)
-    figure.text(
-        *layout.point(_MARGIN, top - 0.06), units, fontsize=8.5, color=_INK, va="bottom", parse_math=False
-    )
+    figure.text(*layout.point(_MARGIN, top - 0.06), units, fontsize=8.5, color=_INK, va="bottom", parse_math=False)
     if threshold is not None and low < threshold < high:
         axes.axvline(threshold, color=_PAPER, linewidth=3.0)
         axes.axvline(threshold, color=_OUTLINE, linewidth=1.4)
@@ -578,6 +570,4 @@ def _explain_outline(figure: Figure, layout: _Layout, text: str) -> None:
     start, top = _MARGIN + _WIDTH / 2 + 0.4, layout.foot + 0.49
     (left, y), (right, _) = layout.point(start, top), layout.point(start + 0.34, top)
     figure.add_artist(Line2D([left, right], [y, y], color=_OUTLINE, linewidth=1.8))
-    figure.text(
-        *layout.point(start + 0.44, top), text, fontsize=8.5, color=_INK, va="center", parse_math=False
-    )
+    figure.text(*layout.point(start + 0.44, top), text, fontsize=8.5, color=_INK, va="center", parse_math=False)

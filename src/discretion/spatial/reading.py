@@ -119,15 +119,11 @@ class Records:
                 f"covariates must be (n, d) and response (n,), not {covariates.shape} and {response.shape}"
             )
         if len(self.covariate_names) != covariates.shape[1]:
-            raise ValueError(
-                f"{covariates.shape[1]} covariate columns have {len(self.covariate_names)} names"
-            )
+            raise ValueError(f"{covariates.shape[1]} covariate columns have {len(self.covariate_names)} names")
         if not response.size:
             raise ValueError("there is no record; at least one is needed")
         if not (np.isfinite(covariates).all() and np.isfinite(response).all()):
-            raise ValueError(
-                "records hold a value that is not finite; read them with read_table, which says where"
-            )
+            raise ValueError("records hold a value that is not finite; read them with read_table, which says where")
         for array, name in ((covariates, "covariates"), (response, "response")):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -199,9 +195,7 @@ def read_table(
     Raises BadTable for the table, a plain ValueError for the declaration, and ImportError for Parquet without
     pyarrow.
     """
-    _check_declaration(
-        covariates, response, domain, response_range, transform, outside, missing, delimiter, decimal
-    )
+    _check_declaration(covariates, response, domain, response_range, transform, outside, missing, delimiter, decimal)
     where = dict(where or {})
     wanted = [*covariates, response, *(name for name in where if name not in {*covariates, response})]
     if isinstance(source, (str, os.PathLike)):
@@ -234,9 +228,7 @@ def read_table(
         notes.append(f"{_rows(out & keep)} outside the domain dropped")
         keep &= ~out
     if not keep.any():
-        raise BadTable(
-            table.source, [Problem("no record is left", "Check the domain and the rules for dropping rows")]
-        )
+        raise BadTable(table.source, [Problem("no record is left", "Check the domain and the rules for dropping rows")])
     X, y, out = X[keep], y[keep], out[keep]
     if out.any():
         X = np.asarray(domain.clamp(X), dtype=np.float64)
@@ -270,9 +262,7 @@ def _check_declaration(
     if len({*covariates, response}) != len(covariates) + 1:
         raise ValueError("covariates and response must be different columns, each named once")
     if domain.dimension != len(covariates):
-        raise ValueError(
-            f"the domain has {domain.dimension} axes, but {len(covariates)} covariates are named"
-        )
+        raise ValueError(f"the domain has {domain.dimension} axes, but {len(covariates)} covariates are named")
     low, high = response_range
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise ValueError(f"response_range must be two finite numbers, lower first, not {response_range}")
@@ -326,15 +316,11 @@ def _check_names(source: str, names: Sequence[str], wanted: Sequence[str], heade
     problems = []
     for name in wanted:
         if names.count(name) > 1:
-            problems.append(
-                Problem("the name stands more than once in the header", "Rename the others", (name,))
-            )
+            problems.append(Problem("the name stands more than once in the header", "Rename the others", (name,)))
         elif name not in names:
             if header_is_text:
                 close = difflib.get_close_matches(name, names, n=1)
-                mend = (
-                    f"Did you mean {close[0]!r}? " if close else ""
-                ) + f"The columns are: {', '.join(names)}"
+                mend = (f"Did you mean {close[0]!r}? " if close else "") + f"The columns are: {', '.join(names)}"
             else:
                 mend = "A number stands in the first row; if it is a record, put a header line above it"
             problems.append(Problem("no such column", mend, (name,)))
@@ -401,9 +387,7 @@ def _read_bytes(path: Path) -> bytes:
     except IsADirectoryError:
         raise _refuse(source, "a folder, not a file", "Name the file inside it") from None
     except OSError as error:
-        raise _refuse(
-            source, f"cannot be opened ({error.strerror})", "Check the path and permissions"
-        ) from None
+        raise _refuse(source, f"cannot be opened ({error.strerror})", "Check the path and permissions") from None
     if not data.startswith(b"\x1f\x8b"):
         if path.suffix.lower() == ".gz":
             raise _refuse(source, "named .gz but not compressed with gzip", "Rename it or compress it")
@@ -421,9 +405,7 @@ def _decode(source: str, data: bytes, encoding: str) -> str:
     if data.startswith(b"PAR1"):
         raise _refuse(source, "a Parquet file", "Give it a name that ends in .parquet")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not encoding.lower().startswith("utf-16"):
-        raise _refuse(
-            source, f"not {encoding} text", 'Its first bytes are those of UTF-16: pass encoding="utf-16"'
-        )
+        raise _refuse(source, f"not {encoding} text", 'Its first bytes are those of UTF-16: pass encoding="utf-16"')
     text, bad_byte = "", -1
     try:
         text = data.decode(encoding)
@@ -479,9 +461,7 @@ def _read_csv(path: Path, wanted: Sequence[str], delimiter: str | None, encoding
         rows, lengths = rows[~blank], lengths[~blank]
         notes.append(f"{_rows(blank)} without any text skipped")
     header = [name.strip() for name in records[0]]
-    _check_names(
-        source, header, wanted, not any(_NUMBER.fullmatch(name.replace(",", ".")) for name in header)
-    )
+    _check_names(source, header, wanted, not any(_NUMBER.fullmatch(name.replace(",", ".")) for name in header))
     if len(records) == 1:
         raise _refuse(source, "a header line and no record", "Give a file with records")
     ragged = lengths != len(header)
@@ -523,9 +503,7 @@ def _read_parquet(path: Path, wanted: Sequence[str]) -> _Table:
         _check_names(source, names, wanted, header_is_text=True)
         frame = file.read(columns=list(wanted))
     except (pyarrow.ArrowException, OSError):
-        raise _refuse(
-            source, "not a readable Parquet file", "Write it again, or rename it if it is CSV"
-        ) from None
+        raise _refuse(source, "not a readable Parquet file", "Write it again, or rename it if it is CSV") from None
     return replace(_read_frame(frame, wanted), source=source)
 
 
@@ -614,9 +592,7 @@ def _plain_numbers(column: list[str], decimal: str) -> Floats | None:
     if not characters <= _PLAIN:
         return None
     try:
-        values = np.array(
-            [cell.replace(",", ".") for cell in column] if decimal == "," else column, dtype=np.float64
-        )
+        values = np.array([cell.replace(",", ".") for cell in column] if decimal == "," else column, dtype=np.float64)
     except ValueError:
         return None
     return values if np.isfinite(values).all() else None
@@ -645,9 +621,7 @@ def _diagnose(column: list[str], decimal: str) -> tuple[Floats, NDArray[np.int64
 # -- outside the domain ------------------------------------------------------------------------------------
 
 
-def _outside_problems(
-    table: _Table, X: Floats, out: Mask, domain: Box, names: tuple[str, ...]
-) -> list[Problem]:
+def _outside_problems(table: _Table, X: Floats, out: Mask, domain: Box, names: tuple[str, ...]) -> list[Problem]:
     """Rows outside the domain, sorted by what most likely happened to them; each row is listed once."""
     rest = out.copy()
     problems: list[Problem] = []
