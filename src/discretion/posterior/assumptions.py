@@ -194,7 +194,7 @@ class Separated(RecordAssumption):
     def declared(self) -> tuple[str, ...]:
         return (
             _KERNEL_PUBLIC,
-            f"Two records of one data set are never closer than {self.separation:g} (kernel units), also after a change.",
+            f"No two records are closer than {self.separation:g} in kernel units, before and after a change of one.",
         )
 
 
