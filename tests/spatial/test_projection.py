@@ -79,7 +79,7 @@ def test_the_domain_is_checked():
 
 def test_names_and_units():
     grid = Projection("EPSG:27700")
-    assert grid.unit == "metre"
+    assert grid.unit == "m"
     assert grid.metres_per_unit == 1.0
     assert grid.label == "OSGB36 / British National Grid (EPSG:27700)"
     feet = Projection("EPSG:2263")

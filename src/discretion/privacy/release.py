@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Context, Decimal
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -279,7 +280,7 @@ class Certificate:
         settings = ", ".join(f"{key} = {_plain(value)}" for key, value in sorted(self.parameters.items()))
         released = f"The output of {self.mechanism!r}, run on {source}. Settings: {settings or 'none'}."
         lines += ["", "WHAT WAS RELEASED", *_wrap(released, most=5)]
-        lines += ["WHO IS PROTECTED", *_wrap(f"The unit of privacy: {self.unit}", most=2)]
+        lines += ["WHO IS PROTECTED", *_wrap(f"The unit of privacy: {self.unit}", most=6)]
         lines += ["WHAT IS PROMISED", *_wrap(self._promise(), most=8)]
         lists = {
             "ASSUMPTIONS THE SOFTWARE ENFORCED": self.enforced or ("None.",),
@@ -301,7 +302,7 @@ class Certificate:
             Neighbours.REPLACE: "had the record of one unit been replaced by any other",
             Neighbours.ADD_REMOVE: "had one unit been left out, or one more been added",
         }[self.neighbours]
-        chance = f", plus a probability of {self.delta!r}" if self.delta else ""
+        chance = f", plus a probability of {_three(self.delta)}" if self.delta else ""
         factor = _factor(self.epsilon)
         words = [
             "The chance of any finding drawn from this release is at most "
@@ -313,7 +314,7 @@ class Certificate:
             words += ["A factor above 1,000 protects little in the worst case."]
         words += [
             f"In the field's terms: differential privacy with epsilon <= {round_up(self.epsilon, 4)} and "
-            f"delta <= {self.delta!r} ({self.neighbours.value} neighbours), by this rule: {self.rule}."
+            f"delta <= {_three(self.delta)} ({self.neighbours.value} neighbours), by this rule: {self.rule}."
         ]
         return " ".join(words)
 
@@ -325,7 +326,7 @@ class Certificate:
         booked = f", booked as {self.ledger_entry}" if self.ledger_entry else ""
         return (
             f"<Certificate: {mark}{self.mechanism}, epsilon <= {round_up(self.epsilon, 4)} "
-            f"at delta {self.delta!r}, {self.neighbours.value}{booked}>"
+            f"at delta {_three(self.delta)}, {self.neighbours.value}{booked}>"
         )
 
 
@@ -439,6 +440,11 @@ def _factor(epsilon: float) -> str:
         return f"10^{math.ceil(epsilon / math.log(10.0))}"
     factor = math.exp(epsilon) * (1.0 + 1e-15)
     return round_up(factor, 2) if factor < 100.0 else f"{math.ceil(factor):,}"
+
+
+def _three(delta: float) -> str:
+    """Three significant digits, rounded up: 0.00011181 reads 0.000112."""
+    return str(Decimal(repr(delta)).normalize(Context(prec=3, rounding=ROUND_CEILING)))
 
 
 def _plain(value: Any) -> str:

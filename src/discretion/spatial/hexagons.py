@@ -199,7 +199,7 @@ def unit_of_privacy(
     `length` names the unit of length of the domain, such as "m".
     """
     return (
-        f"The unit of privacy is one hexagon's record: the centre and the {statistic} of a hexagon "
+        f"One hexagon's record: the centre and the {statistic} of a hexagon "
         f"{lattice.size:g} {length} wide. One row of the table (a sale, say) changes at most the "
         f"{statistic} of its own hexagon; moved to another place, it changes two hexagons and counts as two "
         f"units. It can also create or remove a hexagon, which needs {minimum_count} rows to exist. That "

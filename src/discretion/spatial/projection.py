@@ -87,8 +87,9 @@ class Projection:
 
     @property
     def unit(self) -> str:
-        """Unit of the plane coordinates, such as "metre"."""
-        return self._system.axis_info[0].unit_name
+        """Unit of the plane coordinates: "m", or its name where it is not the metre."""
+        name = self._system.axis_info[0].unit_name
+        return "m" if name == "metre" else name
 
     @property
     def metres_per_unit(self) -> float:
