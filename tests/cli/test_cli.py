@@ -85,7 +85,7 @@ def test_a_release_leaves_its_files_and_says_what_it_cost(run, table, tmp_path):
 def test_hexagons_make_the_unit_of_privacy_a_hexagon(run, table, tmp_path):
     out = tmp_path / "out"
     run(*options(table, out, aggregate="hexagons:6000", minimum_count=2, where="new_build=0"))
-    assert "one hexagon's record" in Certificate.from_json((out / "certificate.json").read_text()).unit
+    assert "One hexagon's record" in Certificate.from_json((out / "certificate.json").read_text()).unit
 
 
 def test_earlier_results_are_not_overwritten_and_nothing_is_spent(run, table, tmp_path):

@@ -164,7 +164,7 @@ def test_the_unit_of_privacy_is_said_in_words():
     result = aggregate(records([[1.0, 1.0]] * 3, [1.0, 2.0, 3.0]), lattice, 3, length="m")
     assert result.unit == unit_of_privacy(lattice, 3, "median", "m")
     for words in (
-        "one hexagon's record",
+        "One hexagon's record",
         "600 m wide",
         "two hexagons",
         "create or remove",

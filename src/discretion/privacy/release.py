@@ -444,7 +444,7 @@ def _factor(epsilon: float) -> str:
 
 def _three(delta: float) -> str:
     """Three significant digits, rounded up: 0.00011181 reads 0.000112."""
-    return str(Decimal(repr(delta)).normalize(Context(prec=3, rounding=ROUND_CEILING)))
+    return repr(float(Decimal(repr(delta)).normalize(Context(prec=3, rounding=ROUND_CEILING))))
 
 
 def _plain(value: Any) -> str:
