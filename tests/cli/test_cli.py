@@ -211,3 +211,11 @@ def test_the_private_report_is_a_file_of_its_own(run, table, tmp_path):
 def test_help_names_every_command(run):
     said = run("--help")
     assert all(word in said for word in ("release", "cost", "calibrate", "ledger"))
+
+
+def test_rasters_and_tables_for_other_programs(run, table, tmp_path):
+    pytest.importorskip("rasterio")
+    out = tmp_path / "out"
+    said = json.loads(run(*options(table, out, crs="EPSG:27700", formats="geotiff,geoparquet"), "--json"))
+    assert {"paths.tif", "paths.parquet"} <= set(said["files"]) <= {path.name for path in out.iterdir()}
+    assert "--crs" in run(*options(table, tmp_path / "b", formats="geotiff"), code=BAD_INPUT)
