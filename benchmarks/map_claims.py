@@ -36,7 +36,12 @@ SIDE = 60
 @cache
 def hexagons(year: int) -> Records:
     """The hexagon records of a year, made as the demo makes them."""
-    sales = read_table(
+    return aggregate(_sales(year), HexagonLattice(600.0, DOMAIN))
+
+
+@cache
+def _sales(year: int) -> Records:
+    return read_table(
         london_sales(year),
         covariates=("easting_m", "northing_m"),
         response="price_gbp",
@@ -45,7 +50,6 @@ def hexagons(year: int) -> Records:
         domain=DOMAIN,
         response_range=(12.0, 14.0),
     )
-    return aggregate(sales, HexagonLattice(600.0, DOMAIN))
 
 
 def mechanism(n: int, **changes: object) -> PosteriorMechanism:
@@ -61,6 +65,16 @@ def mechanism(n: int, **changes: object) -> PosteriorMechanism:
         "paths": int(CONFIG["paths"]),
     } | changes
     return PosteriorMechanism.calibrated(n=n, epsilon=float(CONFIG["epsilon"]), delta=n**-1.1, **parameters)
+
+
+@claim("map", "Table of hexagon widths in docs/spatial.md (all in the box, occupied in 2018)", "as measured")
+def hexagon_widths() -> Measured:
+    sales = _sales(2018)
+    page = (ROOT / "docs/spatial.md").read_text(encoding="utf-8")
+    lattices = [HexagonLattice(width, DOMAIN) for width in (500.0, 550.0, 600.0, 650.0, 700.0, 800.0)]
+    rows = [f"| {each.size:g} m | {each.count():,} | {aggregate(sales, each).n:,} |" for each in lattices]
+    wrong = [row for row in rows if row not in page]
+    return Measured(f"{len(rows)} rows, {len(wrong)} differ {wrong or ''}".strip(), not wrong)
 
 
 def without_privacy(records: Records) -> np.ndarray:

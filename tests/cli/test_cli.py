@@ -169,7 +169,7 @@ def test_cost_prints_the_promised_keys(run):
 def test_every_assumption_has_a_price(run, assumption):
     words = [
         "--kernel",
-        "exponential",
+        "diagonal" if assumption == "diagonal" else "exponential",
         "--length-scale",
         "0.05",
         "--diameter",
@@ -180,6 +180,16 @@ def test_every_assumption_has_a_price(run, assumption):
     said = json.loads(run("cost", "posterior", *ACCOUNT, *words, "--json"))
     assert 0 < said["epsilon"] < 20
     assert said["assumption"] == assumption
+
+
+@pytest.mark.parametrize(
+    ("kernel", "length", "assumption"),
+    [("rbf", "1", "exponential-1d"), ("rbf", "1", "diagonal"), ("exponential", "1,1", "exponential-1d")],
+)
+def test_a_named_kernel_must_fit_what_is_assumed(run, kernel, length, assumption):
+    words = ["--kernel", kernel, "--length-scale", length, "--diameter", "1", "--assumption", assumption]
+    assert "kernel" in run("cost", "posterior", *ACCOUNT, *words, code=BAD_INPUT)
+    assert json.loads(run("cost", "posterior", *ACCOUNT, "--least-kernel", "0", "--assumption", assumption, "--json"))
 
 
 @pytest.mark.parametrize("solve", ["scale", "ridge", "eta", "paths"])

@@ -21,7 +21,7 @@ from discretion.posterior.account import (
     posterior_loss,
 )
 from discretion.privacy.conversion import gaussian_delta
-from discretion.privacy.loss import GaussianDP, Neighbours, PrivacyLoss
+from discretion.privacy.loss import GaussianDP, PrivacyLoss
 
 ASSUMPTIONS = [
     held.Bounded(1.0),
@@ -83,7 +83,7 @@ def test_table_and_loss_agree(assumption):
         }
         table, loss = posterior_epsilon(delta=1e-4, **fixed), posterior_loss(**fixed)
         guarantee = loss.guarantee(1e-4)
-        assert loss.neighbours is Neighbours.REPLACE
+        assert loss.neighbours is assumption.neighbours
         assert guarantee.epsilon == pytest.approx(float(table.epsilon), rel=1e-9)
         assert str(table.rule) in guarantee.rule
         if guarantee.order is None:

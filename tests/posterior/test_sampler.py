@@ -1,15 +1,29 @@
 """The estimator: a citizen of scikit-learn that keeps nothing private."""
 
+import gc
+import json
 import pickle
+import re
+from types import FunctionType, ModuleType
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from discretion.gp import RBF, Ball, Box, Exponential
-from discretion.posterior import Exponential1D, PosteriorSampler
-from discretion.privacy import BudgetExceeded, Ledger, NotBookable, SeededRandomness
+from discretion.gp import RBF, Ball, Box, Exponential, Matern32
+from discretion.posterior import RKHS, Exponential1D, PosteriorSampler, ResponseOnly, Separated
+from discretion.privacy import (
+    BudgetExceeded,
+    Ledger,
+    LedgerError,
+    NeighbourMismatch,
+    Neighbours,
+    NotBookable,
+    PublicError,
+    SeededRandomness,
+)
 
 UNIT = Box((0.0, 0.0), (1.0, 1.0))
 
@@ -98,13 +112,101 @@ def test_nothing_private_in_the_fitted_object():
     np.testing.assert_array_equal(again.sample(), fitted.sample())
 
 
-def test_neighbours_leave_objects_of_one_size():
-    # Nothing but the released numbers may depend on the records: not even the size of the pickle.
+def test_nothing_but_the_released_values_depends_on_the_records():
     X, y = records()
-    other = y.copy()
-    other[0] = -other[0]
-    sizes = {len(pickle.dumps(sampler().fit(X, response).release_.values)) for response in (y, other, np.zeros_like(y))}
-    assert len(sizes) == 1
+    states = []
+    for response in (y, -y, np.zeros_like(y)):
+        fitted = sampler().fit(X, response)
+        state = json.loads(fitted.release_.certificate.to_json())
+        state.pop("created")
+        states.append((state, repr(fitted), set(vars(fitted)), fitted.mechanism_.parameters()))
+    assert states[0] == states[1] == states[2]
+
+
+def test_no_way_from_the_fitted_object_to_the_records():
+    X, y = records()
+    fitted = sampler().fit(X, y)
+    seen: set[int] = set()
+    queue: list[object] = [fitted]
+    arrays = []
+    while queue:
+        thing = queue.pop()
+        if id(thing) in seen or isinstance(thing, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, np.ndarray) and thing.size > 1:
+            arrays.append(thing)
+        queue.extend(gc.get_referents(thing))
+    allowed = (fitted.release_.values, fitted.release_.locations)
+    assert len(arrays) >= 2
+    assert all(any(np.array_equal(array, one) for one in allowed) for array in arrays)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda X, y: (X, np.where(np.arange(len(y)) == 3, "SECRET-0.1234x", y.astype(object))),
+        lambda X, y: (np.where(np.arange(2 * len(y)).reshape(X.shape) == 5, "SECRET-0.1234x", X.astype(object)), y),
+        lambda X, y: (X + 0.1234j, y),
+        lambda X, y: (X, [*y[:-1], 12345678901234 * 10**400]),
+        lambda X, y: (X[:, 0], y),
+        lambda X, y: (X, np.where(np.arange(len(y)) == 3, np.nan, y)),
+    ],
+    ids=["text in y", "text in X", "complex", "huge", "1-D", "NaN"],
+)
+def test_errors_quote_no_value(spoil):
+    X, y = records()
+    with pytest.raises((ValueError, TypeError)) as caught:
+        sampler().fit(*spoil(X, y))
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert not re.findall(r"0\.\d{4,}|12345678|SECRET", str(error))
+        error = error.__cause__ or error.__context__
+
+
+def test_a_frame_without_a_header_leaves_no_names():
+    frame = pandas.DataFrame(records()[0])
+    frame.columns = ["0.7712345", "0.5512345"]
+    assert b"0.7712345" not in pickle.dumps(sampler().fit(frame, records()[1]))
+
+
+def test_response_only_is_a_relation_of_its_own(tmp_path):
+    X, y = records()
+    narrow = sampler(assumption=ResponseOnly(1.0), delta=1e-3)
+    assert narrow.privacy_loss(60).neighbours is Neighbours.REPLACE_RESPONSE
+    certificate = narrow.fit(X, y).release_.certificate
+    assert certificate.unit == "the response of one record"
+    assert "covariates are public" in certificate.text()
+    book = Ledger.create(tmp_path / "ledger", dataset="test", epsilon=100.0, delta=1e-3)
+    with pytest.raises((NeighbourMismatch, LedgerError)):
+        clone(narrow).set_params(ledger=book).fit(X, y)
+    assert not book.entries()
+    with pytest.raises(NeighbourMismatch):
+        narrow.privacy_loss(60) + sampler(delta=1e-3).privacy_loss(60)
+
+
+@pytest.mark.parametrize("assumption", [RKHS(0.5), Separated.for_kernel(Matern32(0.1), 1.0, 1.0, 2)])
+def test_assumptions_that_clamping_would_break_refuse_records_outside(assumption):
+    X, y = records()
+    inside = sampler(assumption=assumption).fit(X, y)
+    assert "clamped" not in inside.release_.certificate.text()
+    X[0, 0] = 1.5
+    with pytest.raises(PublicError, match="outside the domain"):
+        sampler(assumption=assumption).fit(X, y)
+
+
+def test_the_certificate_states_the_nugget_that_was_used():
+    X, y = records()
+    assert sampler().fit(X, y).release_.certificate.parameters["nugget"] >= 1e-6
+
+
+def test_public_mistakes_cost_nothing(tmp_path):
+    X, y = records()
+    book = Ledger.create(tmp_path / "ledger", dataset="test", epsilon=100.0, delta=1e-3)
+    for changes in ({"unit": " "}, {"ridge": 1e-7}):
+        with pytest.raises(ValueError, match=r"unit|ridge"):
+            sampler(ledger=book, delta=1e-3, **changes).fit(X, y)
+    assert not book.entries()
 
 
 def test_the_ledger_pays_or_refuses(tmp_path):

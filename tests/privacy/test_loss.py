@@ -129,7 +129,7 @@ def test_inconsistent_curves_are_refused():
     for supremum in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="supremum"):
             curve(shift, supremum)
-    with pytest.raises(ValueError, match="neighbours must be 'replace' or 'add-remove'"):
+    with pytest.raises(ValueError, match="neighbours must be 'replace' or 'replace-response' or 'add-remove'"):
         RenyiCurve(shift, neighbours="swap", rule="r")  # pyright: ignore[reportArgumentType]
 
 

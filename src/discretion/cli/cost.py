@@ -10,6 +10,7 @@ import typer
 from discretion.cli import options
 from discretion.cli.console import plain_errors, show
 from discretion.gp import Ball
+from discretion.posterior import Separated
 from discretion.posterior.account import calibrate_posterior, posterior_loss
 from discretion.privacy import Guarantee, Neighbours, round_up
 
@@ -158,9 +159,13 @@ def _account(
         if diameter is None or not (math.isfinite(diameter) and diameter > 0):
             raise ValueError("--kernel needs --diameter, a positive number in the units of the length scale.")
         least = shape.least_value(Ball((0.0,) * _axes(shape), 0.5 * diameter))
+    assumed = options.assumption_of(assumption, response_bound, shape)
+    if shape is not None:
+        # With --least-kernel alone the kernel is the user's word; a kernel that is named must fit what is assumed.
+        assumed.check(shape, assumed.dimension if isinstance(assumed, Separated) else _axes(shape))
     return {
         "n": n,
-        "assumption": options.assumption_of(assumption, response_bound, shape),
+        "assumption": assumed,
         "least_kernel": least,
         "paths": paths,
         "prior_noise": prior_noise,

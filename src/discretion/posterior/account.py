@@ -33,7 +33,7 @@ from discretion.posterior.divergence import (
 from discretion.posterior.sensitivity import Array, checked, checked_count, checked_ridge
 from discretion.privacy.calibration import Unreachable
 from discretion.privacy.conversion import gaussian_epsilon, gaussian_mu, renyi_to_epsilon
-from discretion.privacy.loss import GaussianDP, Neighbours, PrivacyLoss, RenyiCurve
+from discretion.privacy.loss import GaussianDP, PrivacyLoss, RenyiCurve
 
 MOST_PATHS = 10**12
 """Largest number of paths :func:`calibrate_posterior` returns."""
@@ -260,8 +260,8 @@ def posterior_loss(
 
     Parameters as in :func:`posterior_epsilon`, scalars.
 
-    A Renyi curve (the smallest of all routes at every order), or Gaussian DP under ``ResponseOnly``. The
-    neighbour relation is the replacement of one record, with ``n`` public.
+    A Renyi curve (the smallest of all routes at every order) for the replacement of one record, with ``n`` public;
+    under ``ResponseOnly`` Gaussian DP, for the replacement of one response at public covariates.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def posterior_loss(
     if isinstance(assumption, ResponseOnly):
         variance = assumption.variance_bound(n, ridge, least_kernel)
         mu = _rounded_up(response_only_mu(variance, ridge, scale, assumption.response_bound, prior_noise))
-        loss: PrivacyLoss = GaussianDP(float(mu), neighbours=Neighbours.REPLACE, rule=_GAUSSIAN)
+        loss: PrivacyLoss = GaussianDP(float(mu), neighbours=assumption.neighbours, rule=_GAUSSIAN)
         return count * loss
     routes = path_routes(_record_assumption(assumption), *columns)
     curve = _PathCurve(
@@ -287,7 +287,7 @@ def posterior_loss(
         tuple(r.names[int(r.case[0])] for r in routes),
     )
     supremum = max(float(r.route.supremum[0]) for r in routes)
-    return count * RenyiCurve(curve, supremum, neighbours=Neighbours.REPLACE, rule=_PathRule(curve))
+    return count * RenyiCurve(curve, supremum, neighbours=assumption.neighbours, rule=_PathRule(curve))
 
 
 @dataclass(frozen=True)

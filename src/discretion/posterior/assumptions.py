@@ -23,12 +23,19 @@ from discretion.gp.kernels import Diagonal as DiagonalKernel
 from discretion.gp.kernels import Exponential, Kernel
 from discretion.posterior import sensitivity
 from discretion.posterior.sensitivity import Array, checked, checked_count, posterior_variance_bound
+from discretion.privacy.loss import Neighbours
 
 
 class Assumption(ABC):
-    """What is assumed of the records. ``name`` is its short name in certificates."""
+    """What is assumed of the records.
+
+    ``name`` is its short name in certificates, ``neighbours`` the relation its account is for, ``survives_clamping``
+    whether it still holds after places outside the domain are moved to its border.
+    """
 
     name: ClassVar[str]
+    neighbours: ClassVar[Neighbours] = Neighbours.REPLACE
+    survives_clamping: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -110,6 +117,7 @@ class RKHS(RecordAssumption):
     norm: float
     noise: float = 0.0
     name: ClassVar[str] = "rkhs"
+    survives_clamping: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _store(self, norm=self.norm, noise=self.noise)
@@ -151,6 +159,7 @@ class Separated(RecordAssumption):
     dimension: int
     packing: float
     name: ClassVar[str] = "separated"
+    survives_clamping: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _store(self, response_bound=self.response_bound)
@@ -282,6 +291,7 @@ class ResponseOnly(Assumption):
 
     response_bound: float
     name: ClassVar[str] = "response-only"
+    neighbours: ClassVar[Neighbours] = Neighbours.REPLACE_RESPONSE
 
     def __post_init__(self) -> None:
         _store(self, response_bound=self.response_bound)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from discretion.gp import Ball, Box, DensePosterior, Diagonal, Exponential, Kernel, SamplePaths
 from discretion.gp.path import mean_rounding, nugget_floor
@@ -36,9 +37,12 @@ __all__ = ["Custodian", "PathRelease", "PosteriorMechanism", "PrivateRecords"]
 
 _NUGGET = 1e-6
 
+MOST_DIMENSIONS = 64
+
 LIMITS = (
     "The number of records, which is treated as public.",
-    "The last bits of samples: the proof is for exact Gaussians; the nugget keeps noise where rounding leaves none.",
+    "The last bits of samples, and rounding of their covariance: the proof is for exact Gaussians. The nugget keeps "
+    "noise where rounding leaves none; epsilon counts the rounding of the mean, not that of the covariance.",
 )
 
 
@@ -91,7 +95,7 @@ class PosteriorMechanism:
         Scale eta of independent prior noise ``GP(0, eta^2 k)`` added to each path.
     assumption : Assumption, optional
         What is assumed of the responses; bounded by ``response_range`` unless stated.
-    unit : str
+    unit : str, optional
         The unit of privacy in words.
 
     Raises
@@ -119,10 +123,9 @@ class PosteriorMechanism:
     nugget: float | None = None
     prior_noise: float = 0.0
     assumption: Assumption | None = None
-    unit: str = "one record (its covariates and its response)"
+    unit: str | None = None
 
     name = "gaussian-process-posterior-paths"
-    neighbours = Neighbours.REPLACE
 
     def __post_init__(self) -> None:
         low, high = self.response_range
@@ -145,6 +148,12 @@ class PosteriorMechanism:
         centre = 0.5 * (low + high) if self.centre is None else float(self.centre)
         if not low <= centre <= high:
             raise ValueError(f"centre must lie in response_range [{low}, {high}]; got {centre!r}.")
+        if self.unit is not None and not (isinstance(self.unit, str) and self.unit.strip()):
+            raise ValueError("unit must say in words what one record is, or be left out.")
+        if self.domain.dimension > MOST_DIMENSIONS:
+            raise ValueError(
+                f"The domain has {self.domain.dimension} dimensions; at most {MOST_DIMENSIONS} are supported."
+            )
         locations = np.array(self.locations, dtype=np.float64, ndmin=2)
         if locations.ndim != 2 or locations.shape[1] != self.domain.dimension or not np.isfinite(locations).all():
             raise ValueError(
@@ -180,6 +189,11 @@ class PosteriorMechanism:
 
         return replace(trial, scale=smallest(meets, start, 1e6 * start))
 
+    @property
+    def neighbours(self) -> Neighbours:
+        """Replacement of one record; of one response where the covariates are public (``ResponseOnly``)."""
+        return self._assumption.neighbours
+
     # --- what it costs, from public parameters alone ---------------------------------------------------------------
 
     @property
@@ -200,6 +214,11 @@ class PosteriorMechanism:
     def effective_nugget(self, n: int) -> float:
         """The nugget used with n records: the declared one, or 1e-6 raised to 16 times the rounding bound."""
         least = 16.0 * nugget_floor(n, len(self.locations), self.effective_ridge)
+        if not math.isfinite(least):
+            raise ValueError(
+                f"In double precision ridge {self.effective_ridge:g} is too small for n = {n} and "
+                f"{len(self.locations)} locations; raise the ridge."
+            )
         if self.nugget is None:
             return max(_NUGGET, least)
         if self.nugget < least:
@@ -256,15 +275,22 @@ class PosteriorMechanism:
     def certificate(self, n: int, randomness: Randomness) -> Certificate:
         """The certificate of one run on n records with this source of randomness."""
         low, high = self.response_range
+        places = (
+            "Covariates outside the public domain are clamped to it, record by record."
+            if self._assumption.survives_clamping
+            else "Records with covariates outside the public domain are refused, all together."
+        )
+        whole = self.neighbours is Neighbours.REPLACE
         return Certificate.issue(
-            self,
+            replace(self, nugget=self.effective_nugget(n)),
             n=n,
             delta=self.delta,
-            unit=self.unit,
+            unit=self.unit
+            or ("one record (its covariates and its response)" if whole else "the response of one record"),
             randomness=randomness,
             enforced=(
                 f"Responses are clipped to [{low:g}, {high:g}], record by record.",
-                "Covariates outside the public domain are clamped to it, record by record.",
+                places,
                 *self._assumption.enforced,
             ),
             declared=self._assumption.declared,
@@ -279,7 +305,14 @@ class PosteriorMechanism:
         PublicError
             Names shapes and rows, never values.
         """
-        return len(checked_records(records, self.domain.dimension)[0])
+        X, _ = checked_records(records, self.domain.dimension)
+        if not self._assumption.survives_clamping and not self.domain.contains(X).all():
+            # Clamping could move a record off the declared function, or two records onto one place.
+            raise PublicError(
+                f"Records lie outside the domain, where the assumption {self._assumption.name!r} says nothing; "
+                "widen the domain, or leave the assumption out."
+            )
+        return len(X)
 
     # --- the release -------------------------------------------------------------------------------------------------
 
@@ -289,8 +322,9 @@ class PosteriorMechanism:
 
     def run_for_custodian(self, records: PrivateRecords, randomness: Randomness) -> tuple[PathRelease, Custodian]:
         """Draw the paths and keep what is needed to extend them; the second value is private."""
+        n = self.check(records)
         X, y = checked_records(records, self.domain.dimension)
-        n = len(X)
+        certificate = self.certificate(n, randomness)
         nugget = self.effective_nugget(n)
         low, high = self.response_range
         posterior = DensePosterior(
@@ -306,7 +340,6 @@ class PosteriorMechanism:
             layers.append(SamplePaths(prior, self.prior_noise, nugget, randomness.standard_normal, paths=self.paths))
         custodian = Custodian(self, layers)
         values = custodian.extend(self.locations)
-        certificate = self.certificate(n, randomness)
         return PathRelease(certificate=certificate, mechanism=self, values=values), custodian
 
     # --- helpers -----------------------------------------------------------------------------------------------------
@@ -449,8 +482,10 @@ class Custodian:
         self._layers = layers
 
     def extend(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Values of the same paths at X, shape (paths, len(X)). Free: the whole path was paid for.
+        """Values of the same paths at X, shape (paths, len(X)). The whole path was paid for at release.
 
+        What the account adds for rounding of the mean is for the released locations and grows with the square root
+        of the number of points, so keep extensions to a few times their number (``docs/proofs/floor-of-noise.md``).
         Points asked before, here or at release, get the values they got then.
         """
         mechanism = self._mechanism
@@ -479,10 +514,30 @@ def checked_points(X: ArrayLike, dimension: int) -> NDArray[np.float64]:
     return points
 
 
+def numbers(values: Any, what: str) -> NDArray[np.float64]:
+    """`values` as float64. What NumPy says of values it can't convert quotes them, so it is not passed on."""
+    problem: type[Exception] | None = None
+    array = np.empty(0)
+    try:
+        if issparse(values):
+            raise PublicError(f"Sparse data not supported: give {what} as a dense array.")
+        raw = np.asarray(values)
+        if raw.dtype.kind == "c":
+            raise PublicError(f"Complex data not supported: {what} must be real numbers.")
+        array = np.asarray(raw, dtype=np.float64)
+    except PublicError:
+        raise
+    except Exception as error:
+        problem = TypeError if isinstance(error, TypeError) else PublicError
+    if problem is not None:
+        # Outside the handler, so that the original does not hang on as __context__.
+        raise problem(f"{what}: every argument must be a string or a number that converts to a real number.")
+    return array
+
+
 def checked_records(records: PrivateRecords, dimension: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Covariates and response as finite float64 arrays; errors name shapes and rows, never values."""
-    X = np.asarray(records.covariates, dtype=np.float64)
-    y = np.asarray(records.response, dtype=np.float64)
+    X, y = numbers(records.covariates, "covariates"), numbers(records.response, "response")
     if X.ndim != 2 or X.shape[1] != dimension or y.shape != (len(X),):
         raise PublicError(
             f"Records must have covariates of shape (n, {dimension}) and response of shape (n,); "

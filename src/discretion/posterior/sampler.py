@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discretion.gp import Ball, Box, Kernel, Matern32
 from discretion.posterior.assumptions import Assumption
-from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism, checked_points
+from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism, checked_points, numbers
 from discretion.privacy import Ledger, PrivacyLoss, Randomness, SystemRandomness
 
 __all__ = ["PosteriorSampler"]
@@ -140,7 +140,7 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
         nugget: float | None = None,
         prior_noise: float = 0.0,
         assumption: Assumption | None = None,
-        unit: str = "one record (its covariates and its response)",
+        unit: str | None = None,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -236,16 +236,14 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
     def fit_custodian(self, X: ArrayLike, y: ArrayLike) -> Custodian:
         """Like `fit`, and return the custodian: a PRIVATE object that can extend the same paths to new points.
 
-        The paths were paid for as whole functions, so extending them is free. Keep the custodian where the records are.
+        The paths were paid for as whole functions. Keep the custodian where the records are.
         """
-        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)  # pyright: ignore[reportArgumentType]
-        X, y = np.asarray(checked[0]), np.asarray(checked[1], dtype=np.float64)
+        X, y = self._private(X, y)
         mechanism = self.mechanism(len(X), X.shape[1])
         run = _KeepingCustodian(mechanism)
         records = _Records(X, y)
-        randomness = deepcopy(
-            self.randomness
-        )  # a test seed starts anew at every fit, and the parameter stays as it was
+        # A test seed starts anew at every fit, and the parameter stays as it was.
+        randomness = deepcopy(self.randomness)
         if self.ledger is None:
             release = run.run(records, SystemRandomness() if randomness is None else randomness)
         else:
@@ -256,6 +254,16 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
         self.mechanism_ = mechanism
         assert run.custodian is not None
         return run.custodian
+
+    def _private(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""
+        X = numbers(X, "X")
+        y = y if y is None else numbers(y, "y")
+        if X.ndim == 1:
+            raise ValueError("Expected 2D array, got 1D array instead. Reshape your data: one row for each record.")
+        # Plain arrays also keep column names out of the fitted object: without a header they are a record.
+        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)  # pyright: ignore[reportArgumentType]
+        return checked[0], np.asarray(checked[1], dtype=np.float64)
 
     def sample(self, X: ArrayLike | None = None) -> NDArray[np.float64]:
         """Values of the released paths, shape (paths, m), exactly as released.

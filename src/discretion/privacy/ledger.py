@@ -35,7 +35,7 @@ from discretion.privacy.loss import (
     PureDP,
 )
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
-from discretion.privacy.noise import Randomness, SystemRandomness
+from discretion.privacy.noise import Randomness, SeededRandomness, SystemRandomness
 from discretion.privacy.release import (
     NotBookable,
     Release,
@@ -317,7 +317,7 @@ class Ledger:
             LedgerError: the ledger could not be written.
         """
         randomness = SystemRandomness() if randomness is None else randomness
-        if randomness.bookable is not True:
+        if randomness.bookable is not True or isinstance(randomness, SeededRandomness):
             raise NotBookable(
                 f"{type(randomness).__name__} can be replayed, so a release made with it cannot be booked. "
                 "Leave out `randomness` to use the operating system's; without a ledger it can be tried out."
@@ -438,7 +438,8 @@ class Ledger:
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         with _transaction(self.path, write=write) as connection:
-            if connection.execute("SELECT id FROM ledger").fetchone() != (self.id,):
+            row = connection.execute("SELECT id, epsilon, delta, neighbours FROM ledger").fetchone()
+            if row != (self.id, repr(self.epsilon), repr(self.delta), self.neighbours.value):
                 raise LedgerError(f"{self.path} is no longer the ledger that was opened. Open it again.")
             yield connection
 

@@ -56,6 +56,8 @@ class Neighbours(StrEnum):
 
     REPLACE = "replace"
     """The same number n of records, which is public; one whole record differs."""
+    REPLACE_RESPONSE = "replace-response"
+    """The same n records at the same public covariates; one response differs. It protects less than `REPLACE`."""
     ADD_REMOVE = "add-remove"
     """One record more or fewer; n is private."""
 

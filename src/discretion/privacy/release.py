@@ -300,6 +300,7 @@ class Certificate:
             return "NOTHING: at this delta there is no bound on what the release tells about one unit."
         change = {
             Neighbours.REPLACE: "had the record of one unit been replaced by any other",
+            Neighbours.REPLACE_RESPONSE: "had the response of one unit been any other (its covariates are public)",
             Neighbours.ADD_REMOVE: "had one unit been left out, or one more been added",
         }[self.neighbours]
         chance = f", plus a probability of {_three(self.delta)}" if self.delta else ""

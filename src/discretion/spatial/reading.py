@@ -320,7 +320,9 @@ def _check_names(source: str, names: Sequence[str], wanted: Sequence[str], heade
         elif name not in names:
             if header_is_text:
                 close = difflib.get_close_matches(name, names, n=1)
-                mend = (f"Did you mean {close[0]!r}? " if close else "") + f"The columns are: {', '.join(names)}"
+                # The found names are not listed: in a table without a header they are the first record.
+                guess = f"Did you mean {close[0]!r}? " if close else ""
+                mend = f"{guess}The first row has {len(names)} cells; if it is a record, put a header line above it"
             else:
                 mend = "A number stands in the first row; if it is a record, put a header line above it"
             problems.append(Problem("no such column", mend, (name,)))
@@ -335,12 +337,7 @@ def _keep_where(table: _Table, where: Mapping[str, object]) -> _Table:
     for name, value in where.items():
         column = [_as_text(cell) for cell in table.columns[name]]
         chosen = np.array([cell == _as_text(value) for cell in column], dtype=bool)
-        others = sorted(set(column) - {_as_text(value)})
-        notes.append(
-            f"{_rows(chosen)} of {chosen.size} have {name} = {_as_text(value)}"
-            + (f"; other values of this column: {', '.join(map(repr, others[:8]))}" if others else "")
-            + (f" and {len(others) - 8} more" if len(others) > 8 else "")
-        )
+        notes.append(f"{_rows(chosen)} of {chosen.size} have {name} = {_as_text(value)}")
         keep &= chosen
     if not keep.any():
         stated = " and ".join(f"{name} = {_as_text(value)}" for name, value in where.items())
