@@ -48,7 +48,7 @@ def main() -> None:
     for each in chosen(arguments.what, arguments.slow):
         progress.print(f"measuring {each.name} ...", style="dim")
         found = measured(each)
-        row = {"claim": each.claim, "target": each.target, "measured": found.text, "holds": found.holds}
+        row = {"claim": each.claim, "target": each.target, "measured": found.text, "holds": bool(found.holds)}
         rows.append(row | {"area": each.area, "name": each.name})
     if arguments.json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))

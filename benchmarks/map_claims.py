@@ -24,7 +24,7 @@ from discretion.datasets import london_region, london_sales
 from discretion.gp import RBF, Box, DensePosterior, Matern32
 from discretion.posterior import PosteriorMechanism
 from discretion.posterior.excursion import intersection_over_union, smooth
-from discretion.privacy import SystemRandomness
+from discretion.privacy import SystemRandomness, round_up_significant
 from discretion.spatial import HexagonLattice, Records, Region, aggregate, read_table
 
 ROOT = Path(__file__).parents[1]
@@ -122,9 +122,13 @@ def demo_epsilon() -> Measured:
 @claim("map", "What the README says of the demo: hexagons, delta, factor on the odds", "as measured")
 def readme_figures() -> Measured:
     n = hexagons(2018).n
-    stated = {"hexagons": f"{n:,} hexagons", "delta": f"delta\n{n**-1.1:.1e}", "factor": f"{math.ceil(math.exp(9)):,}"}
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("e-0", "e-")
-    wrong = [name for name, words in stated.items() if words.replace("e-0", "e-") not in readme]
+    stated = {
+        "hexagons": f"{n:,} hexagons",
+        "delta": f"delta\n{round_up_significant(n**-1.1)}",
+        "factor": f"{math.ceil(math.exp(9)):,}",
+    }
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    wrong = [name for name, words in stated.items() if words not in readme]
     return Measured(", ".join(map(repr, stated.values())) + (f"; not in README: {wrong}" if wrong else ""), not wrong)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from discretion import Box, Ledger, PosteriorSampler
 
-EASTING, NORTHING, PRICE = 530123.4567, 180765.4321, 1234567.891
+EASTING, NORTHING, PRICE = 530123.4567, 180765.4321, 765432.198
 
 
 def patterns() -> list[bytes]:
-    """Byte patterns of the planted values: text, doubles and singles of both byte orders, in raw and derived units."""
+    """Byte patterns of the planted values: text, and doubles of both byte orders, in raw and derived units."""
     domain = Box((503_000.0, 155_000.0), (562_000.0, 201_000.0))
     unit = domain.unit(np.array([[EASTING, NORTHING]]))[0]
     values = [EASTING, NORTHING, PRICE, *unit, np.log(PRICE), np.log(PRICE) - 13.0]
@@ -26,7 +26,7 @@ def patterns() -> list[bytes]:
     for value in values:
         digits = f"{value:.10f}".lstrip("0").lstrip(".")
         found += [digits[:9].encode(), digits[:9].replace(".", ",").encode(), f"{value:,.4f}"[:11].encode()]
-        found += [np.array(value, dtype=order + kind).tobytes() for kind in ("f8",) for order in "<>"]
+        found += [np.array(value, dtype=order + "f8").tobytes() for order in "<>"]
     return sorted(set(found))
 
 

@@ -10,13 +10,13 @@ import itertools
 from typing import Any
 
 import numpy as np
-from benchmarks.map_claims import CONFIG, DOMAIN, SIDE, hexagons, mechanism, without_privacy
 from joblib import Parallel, delayed
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.map_claims import CONFIG, DOMAIN, SIDE, hexagons, mechanism, without_privacy
 from discretion.datasets import london_region
 from discretion.gp import kernel
 from discretion.posterior.excursion import intersection_over_union, smooth

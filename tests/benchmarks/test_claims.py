@@ -5,9 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
-from benchmarks.harness import AREAS, CLAIMS, Measured, claim
 
 from benchmarks import attack, claims, planted, sampler_law
+from benchmarks.harness import AREAS, CLAIMS, Measured, claim
 
 
 def test_every_claim_is_named_and_filed():
@@ -36,6 +36,16 @@ def test_a_claim_that_crashes_or_fails_does_not_hold(monkeypatch, capsys):
     (row,) = json.loads(capsys.readouterr().out)
     assert row["holds"] is False
     assert {"claim", "target", "measured", "holds"} <= set(row)
+
+
+def test_rows_of_numpy_figures_are_json(monkeypatch, capsys):
+    row = claims.Claim("row", "map", "a claim", "a target", lambda: Measured("1", np.bool_(True)), False)
+    monkeypatch.setattr(claims, "CLAIMS", {"row": row})
+    monkeypatch.setattr("sys.argv", ["claims", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        claims.main()
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out)[0]["holds"] is True
 
 
 def test_nothing_planted_comes_out(tmp_path):

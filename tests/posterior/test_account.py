@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 import pytest
-from benchmarks.reference.posterior import KAPPA, epsilon_of, set_a_route
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.reference.posterior import KAPPA, epsilon_of, set_a_route
 from discretion.gp.kernels import RBF, Diagonal, Exponential, Kernel
 from discretion.posterior import assumptions as held
 from discretion.posterior import divergence as dv

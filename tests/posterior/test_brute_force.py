@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+
 from benchmarks import brute_force
 from benchmarks.brute_force import ATTAINED, TOLERANCE, search
-
 from discretion.posterior import sensitivity as sn
 
 

@@ -3,8 +3,8 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from benchmarks.reference.posterior import published_generic_sensitivity
 
+from benchmarks.reference.posterior import published_generic_sensitivity
 from discretion.gp.kernels import RBF, Diagonal, Exponential, Matern52
 from discretion.posterior import divergence as dv
 from discretion.posterior import sensitivity as sn

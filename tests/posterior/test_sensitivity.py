@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.reference.posterior import ROWS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.reference.posterior import ROWS
 from discretion.gp.kernels import (
     RBF,
     Diagonal,

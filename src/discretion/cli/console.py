@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,8 +33,13 @@ def plain_errors() -> Iterator[None]:
         _say(error, BAD_INPUT)
 
 
+def _for_the_command_line(text: str) -> str:
+    """Advice written for Python, such as missing="drop", as options: --missing drop."""
+    return re.sub(r'\b(transform|missing|outside|encoding|decimal|delimiter)="([^"]*)"', r"--\1 \2", text)
+
+
 def _say(error: Exception, code: int) -> None:
-    stderr.print(f"[bold red]error:[/] {_escaped(str(error))}")
+    stderr.print(f"[bold red]error:[/] {_escaped(_for_the_command_line(str(error)))}")
     raise typer.Exit(code) from None
 
 

@@ -12,7 +12,7 @@ from discretion.cli.console import plain_errors, show
 from discretion.gp import Ball
 from discretion.posterior import Separated
 from discretion.posterior.account import calibrate_posterior, posterior_loss
-from discretion.privacy import Guarantee, Neighbours, round_up
+from discretion.privacy import Guarantee, Neighbours, round_up, round_up_significant
 
 cost = typer.Typer(no_args_is_help=True, help="What a release would cost, from public parameters alone.")
 calibrate = typer.Typer(no_args_is_help=True, help="The parameter that just meets a privacy target.")
@@ -190,6 +190,6 @@ def _result(guarantee: Guarantee, assumption: str) -> dict[str, Any]:
 
 def _sentence(result: dict[str, Any]) -> str:
     return (
-        f"epsilon <= {round_up(result['epsilon'], 4)} at delta = {result['delta']:.3g} "
+        f"epsilon <= {round_up(result['epsilon'], 4)} at delta = {round_up_significant(result['delta'])} "
         f"(neighbours: {result['neighbours']}; {result['rule']})."
     )

@@ -13,7 +13,7 @@ from discretion.cli import options
 from discretion.cli.console import note, plain_errors, show, stderr
 from discretion.cli.sheet import PathSheet
 from discretion.posterior import PathRelease, PosteriorMechanism
-from discretion.privacy import Ledger, SystemRandomness, round_up
+from discretion.privacy import Ledger, SystemRandomness, round_up, round_up_significant
 from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
 from discretion.spatial.projection import Projection
 from discretion.spatial.raster import suffix, write_geotiff
@@ -156,7 +156,7 @@ def release(
     assumption: Annotated[str | None, typer.Option(help=f"{options.ASSUMPTIONS}.", rich_help_panel=PRIVACY)] = None,
     unit: Annotated[
         str, typer.Option(help="What one row is, in words, for the certificate.", rich_help_panel=PRIVACY)
-    ] = "one row of the table",
+    ] = "one row of the table; a person with several rows is not covered as a whole",
     ledger: Annotated[
         Path | None,
         typer.Option(help="Ledger that pays (discretion ledger init makes one).", rich_help_panel=PRIVACY),
@@ -338,8 +338,8 @@ def release(
             lines=[
                 f"Released {paths} path{'s' if paths > 1 else ''} on a grid of {' x '.join(map(str, shape))} "
                 f"from {records.n:,} records.",
-                f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {certificate.delta:.3g} "
-                f"(neighbours: replace one record; {certificate.rule}).",
+                f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {round_up_significant(certificate.delta)} "
+                f"(neighbours: {certificate.neighbours}; {certificate.rule}).",
                 f"{out}: {', '.join(files)}",
             ],
         )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from discretion.gp import Box
 from discretion.posterior import PathRelease
 from discretion.posterior.excursion import agreed, excursion_polygons, smooth
-from discretion.privacy import round_up
+from discretion.privacy import round_up, round_up_significant
 from discretion.spatial.geojson import multipolygon, points, write_geojson
 from discretion.spatial.maps import draw_map, draw_paths
 from discretion.spatial.projection import Projection
@@ -113,8 +113,9 @@ class PathSheet:
             if self.threshold is not None
             else "",
             "source": self.source,
-            "epsilon_text": f"epsilon {round_up(certificate.epsilon, 2)} at delta {certificate.delta:.2g} for all "
-            f"paths together, replace-one neighbours. Unit: {certificate.unit.split('. ')[0].rstrip('.')}.",
+            "epsilon_text": f"epsilon {round_up(certificate.epsilon, 2)}, delta "
+            f"{round_up_significant(certificate.delta, 2)} for all paths together; neighbours: "
+            f"{certificate.neighbours}. Unit: {certificate.unit.split('. ')[0].rstrip('.')}.",
         }
         title = self.title or "Released map"
         mean = shown.mean(axis=0)

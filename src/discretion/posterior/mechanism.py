@@ -10,6 +10,7 @@ The posterior's own randomness is the noise. What is added to it is the public n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, Self
 
@@ -318,29 +319,41 @@ class PosteriorMechanism:
 
     def run(self, records: PrivateRecords, randomness: Randomness) -> PathRelease:
         """Draw the paths. Called by the ledger after the loss is reserved."""
-        return self.run_for_custodian(records, randomness)[0]
+        certificate, layers = self._prepared(records, randomness)
+        # One layer at a time: each holds a factor as large as the locations squared.
+        values = sum(
+            (layer().evaluate(self._kernel_coordinates(self.locations)) for layer in layers), start=self._centre
+        )
+        return PathRelease(certificate=certificate, mechanism=self, values=np.asarray(values))
 
     def run_for_custodian(self, records: PrivateRecords, randomness: Randomness) -> tuple[PathRelease, Custodian]:
         """Draw the paths and keep what is needed to extend them; the second value is private."""
-        n = self.check(records)
-        X, y = checked_records(records, self.domain.dimension)
-        certificate = self.certificate(n, randomness)
-        nugget = self.effective_nugget(n)
-        low, high = self.response_range
-        posterior = DensePosterior(
-            self.kernel,
-            self.ridge,
-            self._kernel_coordinates(self.domain.clamp(X)),
-            np.clip(y, low, high) - self._centre,
-            jitter=self.jitter,
-        )
-        layers = [SamplePaths(posterior, self.scale, nugget, randomness.standard_normal, paths=self.paths)]
-        if self.prior_noise > 0:
-            prior = DensePosterior(self.kernel, self.ridge, np.empty((0, X.shape[1])), np.empty(0), jitter=self.jitter)
-            layers.append(SamplePaths(prior, self.prior_noise, nugget, randomness.standard_normal, paths=self.paths))
-        custodian = Custodian(self, layers)
+        certificate, layers = self._prepared(records, randomness)
+        custodian = Custodian(self, [layer() for layer in layers])
         values = custodian.extend(self.locations)
         return PathRelease(certificate=certificate, mechanism=self, values=values), custodian
+
+    def _prepared(
+        self, records: PrivateRecords, randomness: Randomness
+    ) -> tuple[Certificate, list[Callable[[], SamplePaths]]]:
+        """The certificate, and makers of the independent layers whose sum is released: posterior, prior noise."""
+        n = self.check(records)
+        X, y = checked_records(records, self.domain.dimension)
+        nugget = self.effective_nugget(n)
+        low, high = self.response_range
+
+        def layer(X: NDArray[np.float64], y: NDArray[np.float64], scale: float) -> Callable[[], SamplePaths]:
+            def make() -> SamplePaths:
+                posterior = DensePosterior(self.kernel, self.ridge, X, y, jitter=self.jitter)
+                return SamplePaths(posterior, scale, nugget, randomness.standard_normal, paths=self.paths)
+
+            return make
+
+        here, there = self._kernel_coordinates(self.domain.clamp(X)), np.clip(y, low, high) - self._centre
+        layers = [layer(here, there, self.scale)]
+        if self.prior_noise > 0:
+            layers.append(layer(np.empty((0, X.shape[1])), np.empty(0), self.prior_noise))
+        return self.certificate(n, randomness), layers
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from discretion.gp import Ball, Box, Kernel, Matern32
 from discretion.posterior.assumptions import Assumption
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism, checked_points, numbers
-from discretion.privacy import Ledger, PrivacyLoss, Randomness, SystemRandomness
+from discretion.privacy import Ledger, Mechanism, PrivacyLoss, Randomness, SystemRandomness
 
 __all__ = ["PosteriorSampler"]
 
@@ -230,7 +231,7 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
         BudgetExceeded
             If the ledger's budget can't pay; nothing was read.
         """
-        self.fit_custodian(X, y)
+        self._release(X, y, lambda mechanism: mechanism)
         return self
 
     def fit_custodian(self, X: ArrayLike, y: ArrayLike) -> Custodian:
@@ -238,22 +239,30 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
 
         The paths were paid for as whole functions. Keep the custodian where the records are.
         """
+        kept: list[_KeepingCustodian] = []
+
+        def keeping(mechanism: PosteriorMechanism) -> _KeepingCustodian:
+            kept.append(_KeepingCustodian(mechanism))
+            return kept[0]
+
+        self._release(X, y, keeping)
+        assert kept[0].custodian is not None
+        return kept[0].custodian
+
+    def _release(self, X: ArrayLike, y: ArrayLike, runner: Callable[[PosteriorMechanism], Mechanism]) -> None:
         X, y = self._private(X, y)
         mechanism = self.mechanism(len(X), X.shape[1])
-        run = _KeepingCustodian(mechanism)
         records = _Records(X, y)
         # A test seed starts anew at every fit, and the parameter stays as it was.
         randomness = deepcopy(self.randomness)
         if self.ledger is None:
-            release = run.run(records, SystemRandomness() if randomness is None else randomness)
+            release = runner(mechanism).run(records, SystemRandomness() if randomness is None else randomness)
         else:
             book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
-            release = book.run(run, records, n=len(X), randomness=randomness)
+            release = book.run(runner(mechanism), records, n=len(X), randomness=randomness)
         assert isinstance(release, PathRelease)
         self.release_ = release
         self.mechanism_ = mechanism
-        assert run.custodian is not None
-        return run.custodian
 
     def _private(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""

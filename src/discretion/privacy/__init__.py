@@ -1,7 +1,7 @@
 """What a release costs: privacy losses as values, conversions, the ledger. Nothing here ever sees a record."""
 
 from discretion.privacy.calibration import Unreachable, largest, largest_integer, smallest
-from discretion.privacy.conversion import gaussian_delta, gaussian_epsilon, gaussian_mu, round_up
+from discretion.privacy.conversion import gaussian_delta, gaussian_epsilon, gaussian_mu, round_up, round_up_significant
 from discretion.privacy.ledger import BudgetExceeded, Entry, Ledger, LedgerError, MechanismFailed, State
 from discretion.privacy.loss import (
     BoundedRange,
@@ -50,5 +50,6 @@ __all__ = [
     "largest",
     "largest_integer",
     "round_up",
+    "round_up_significant",
     "smallest",
 ]

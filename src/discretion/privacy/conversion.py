@@ -23,6 +23,7 @@ __all__ = [
     "renyi_to_delta",
     "renyi_to_epsilon",
     "round_up",
+    "round_up_significant",
 ]
 
 Array = NDArray[np.float64]
@@ -433,6 +434,11 @@ def round_up(x: float, digits: int) -> str:
         return "inf" if x > 0 else "-inf"
     unit = Decimal(1).scaleb(-digits)
     return f"{Decimal(repr(float(x))).quantize(unit, ROUND_CEILING, Context(prec=400 + digits)):f}"
+
+
+def round_up_significant(x: float, digits: int = 3) -> str:
+    """String of `x > 0` with so many significant digits that is never below `x`: 0.00011181 reads 0.000112."""
+    return repr(float(Decimal(repr(float(x))).normalize(Context(prec=digits, rounding=ROUND_CEILING))))
 
 
 def _check_supremum(supremum: ArrayLike) -> Array:

@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Context, Decimal
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from discretion.privacy.conversion import round_up
+from discretion.privacy.conversion import round_up, round_up_significant
 from discretion.privacy.loss import Neighbours, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -277,7 +276,9 @@ class Certificate:
         booked = f"booked as {self.ledger_entry}" if self.ledger_entry else "not booked in a ledger"
         lines += [f"Made {self.created} with {self.library} {self.library_version}; {booked}."]
         source = "records whose number is not public" if self.n is None else f"{self.n:,} records"
-        settings = ", ".join(f"{key} = {_plain(value)}" for key, value in sorted(self.parameters.items()))
+        # What fits on the page first: plain values, then structures; nothing that is absent.
+        plain = sorted(self.parameters.items(), key=lambda item: (isinstance(item[1], list | dict), item[0]))
+        settings = ", ".join(f"{key} = {_plain(value)}" for key, value in plain if value not in (None, {}, []))
         released = f"The output of {self.mechanism!r}, run on {source}. Settings: {settings or 'none'}."
         lines += ["", "WHAT WAS RELEASED", *_wrap(released, most=5)]
         lines += ["WHO IS PROTECTED", *_wrap(f"The unit of privacy: {self.unit}", most=6)]
@@ -303,7 +304,7 @@ class Certificate:
             Neighbours.REPLACE_RESPONSE: "had the response of one unit been any other (its covariates are public)",
             Neighbours.ADD_REMOVE: "had one unit been left out, or one more been added",
         }[self.neighbours]
-        chance = f", plus a probability of {_three(self.delta)}" if self.delta else ""
+        chance = f", plus a probability of {round_up_significant(self.delta)}" if self.delta else ""
         factor = _factor(self.epsilon)
         words = [
             "The chance of any finding drawn from this release is at most "
@@ -315,7 +316,8 @@ class Certificate:
             words += ["A factor above 1,000 protects little in the worst case."]
         words += [
             f"In the field's terms: differential privacy with epsilon <= {round_up(self.epsilon, 4)} and "
-            f"delta <= {_three(self.delta)} ({self.neighbours.value} neighbours), by this rule: {self.rule}."
+            f"delta <= {round_up_significant(self.delta)} ({self.neighbours.value} neighbours), by this rule: "
+            f"{self.rule}."
         ]
         return " ".join(words)
 
@@ -327,7 +329,7 @@ class Certificate:
         booked = f", booked as {self.ledger_entry}" if self.ledger_entry else ""
         return (
             f"<Certificate: {mark}{self.mechanism}, epsilon <= {round_up(self.epsilon, 4)} "
-            f"at delta {_three(self.delta)}, {self.neighbours.value}{booked}>"
+            f"at delta {round_up_significant(self.delta)}, {self.neighbours.value}{booked}>"
         )
 
 
@@ -441,11 +443,6 @@ def _factor(epsilon: float) -> str:
         return f"10^{math.ceil(epsilon / math.log(10.0))}"
     factor = math.exp(epsilon) * (1.0 + 1e-15)
     return round_up(factor, 2) if factor < 100.0 else f"{math.ceil(factor):,}"
-
-
-def _three(delta: float) -> str:
-    """Three significant digits, rounded up: 0.00011181 reads 0.000112."""
-    return repr(float(Decimal(repr(delta)).normalize(Context(prec=3, rounding=ROUND_CEILING))))
 
 
 def _plain(value: Any) -> str:
