@@ -184,11 +184,12 @@ def test_least_value_is_below_the_exact_one_also_for_tiny_values(cls):
 
 
 def test_factory_and_names():
-    assert sorted(KERNELS) == ["diagonal", "exponential", "matern32", "matern52", "rational-quadratic", "rbf"]
+    names = ["diagonal", "exponential", "exponential-l1", "matern32", "matern52", "rational-quadratic", "rbf"]
+    assert sorted(KERNELS) == names
     assert kernel("rational-quadratic", 0.5, alpha=1.5) == RationalQuadratic(0.5, 1.5)
     assert kernel("rbf", [0.5, 1]) == RBF((0.5, 1.0))
     assert kernel("diagonal") == Diagonal()
-    with pytest.raises(ValueError, match="unknown kernel 'matern'; known kernels: exponential, matern32"):
+    with pytest.raises(ValueError, match="unknown kernel 'matern'; known kernels: exponential, exponential-l1"):
         kernel("matern", 1.0)
     with pytest.raises(ValueError, match="'rbf' has no option 'alpha'; its options: none"):
         kernel("rbf", 1.0, alpha=2.0)

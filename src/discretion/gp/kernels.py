@@ -1,8 +1,8 @@
 """Stationary kernels with unit diagonal: values, derivative in the first input, least value on a domain.
 
-Every kernel is k(x, z) = phi(s) with s = ||(x - z) / length_scale|| and a non-increasing profile phi,
-phi(0) = 1.  Distances come from direct differences of the coordinates, never from x.x - 2 x.z + z.z, which
-cancels for nearby points far from the origin.
+Every kernel is k(x, z) = phi(s) with s = ||(x - z) / length_scale||, a Euclidean norm (L1 for one kernel), and a
+non-increasing profile phi, phi(0) = 1.  Distances come from direct differences of the coordinates, never from
+x.x - 2 x.z + z.z, which cancels for nearby points far from the origin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from discretion.gp.domain import EPS, Array, Domain, LengthScale, finite_points, scales_per_axis
+from discretion.gp.domain import EPS, Array, Box, Domain, LengthScale, finite_points, scales_per_axis
 
 _TILE = 1 << 15  # entries of one tile, 256 kB: distance and profile meet in cache
 _FARTHEST = 1e150  # scaled coordinates beyond this would overflow when squared
@@ -99,11 +99,19 @@ class Kernel(ABC):
         relative rounding error of every profile here is below 16 EPS (2 + |log phi|), which is subtracted.
         Maciazek 2026, Proposition 3, uses it as kappa.
         """
-        value = float(self.profile(min(domain.diameter(self.length_scale), _FARTHEST)))
+        value = float(self.profile(min(self._diameter(domain), _FARTHEST)))
         if value < 1e-290:
             return 0.0
         rounding = 16 * EPS * (2.0 - math.log(value))
         return min(1.0, max(0.0, math.nextafter(value * (1.0 - rounding), 0.0)))
+
+    def factors(self, dimension: int) -> tuple[Kernel, ...] | None:
+        """Kernels k_i on the line with k(x, z) = k_1(x_1, z_1) ... k_d(x_d, z_d); None where there are none."""
+        return (self,) if dimension == 1 else None
+
+    def _diameter(self, domain: Domain) -> float:
+        """No smaller than any computed scaled distance of two points of the domain."""
+        return domain.diameter(self.length_scale)
 
     def _scaled(self, X: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -133,6 +141,49 @@ class Exponential(Kernel):
     """
 
     name: ClassVar[str] = "exponential"
+
+    def _apply(self, s: Array) -> None:
+        np.negative(s, out=s)
+        np.exp(s, out=s)
+
+    def _slope(self, s: Array) -> Array:
+        return np.divide(-np.exp(-s), s, out=np.zeros_like(s), where=s > 0)
+
+
+@dataclass(frozen=True)
+class ExponentialL1(Kernel):
+    """Exponential of the L1 distance: k(x, z) = exp(-s), s = sum_i |x_i - z_i| / l_i.
+
+    The product over the axes of one-dimensional exponential kernels; on the line it is `Exponential`.  It has no
+    derivative in x_i where x_i = z_i; `input_gradient` returns 0 there, the mean of its one-sided limits.
+    """
+
+    name: ClassVar[str] = "exponential-l1"
+
+    def factors(self, dimension: int) -> tuple[Kernel, ...] | None:
+        """The exponential kernel on each axis."""
+        return tuple(Exponential(float(l)) for l in scales_per_axis(self.length_scale, dimension))
+
+    def input_gradient(self, X: npt.ArrayLike, Z: npt.ArrayLike) -> Array:
+        """Derivative of k(x_i, z_j) in x_i, -k sign(x - z) / length_scale: (n, m, d) for X (n, d) and Z (m, d)."""
+        X = finite_points(X)
+        Z = finite_points(Z, X.shape[1], "Z")
+        signs = np.sign(X[:, None, :] - Z[None, :, :]) / scales_per_axis(self.length_scale, X.shape[1])
+        return -self(X, Z)[..., None] * signs
+
+    def _diameter(self, domain: Domain) -> float:
+        if isinstance(domain, Box):
+            scales = scales_per_axis(self.length_scale, domain.dimension)
+            sides = zip(domain.lower, domain.upper, scales, strict=True)
+            longest = [Box((low,), (high,)).diameter(float(scale)) for low, high, scale in sides]
+            return math.fsum(longest) * (1.0 + (domain.dimension + 4) * EPS)
+        # sup of sum_i |u_i| / l_i over unit vectors u is the norm of 1 / l
+        inverse = math.hypot(*(1.0 / scales_per_axis(self.length_scale, domain.dimension)))
+        return domain.diameter() * inverse * (1.0 + (domain.dimension + 4) * EPS)
+
+    @staticmethod
+    def _distances(X: Array, Z: Array, out: Array) -> None:
+        cdist(X, Z, "cityblock", out=out)
 
     def _apply(self, s: Array) -> None:
         np.negative(s, out=s)
@@ -184,6 +235,10 @@ class RBF(Kernel):
 
     name: ClassVar[str] = "rbf"
 
+    def factors(self, dimension: int) -> tuple[Kernel, ...] | None:
+        """The same kernel on each axis: squares add."""
+        return tuple(RBF(float(l)) for l in scales_per_axis(self.length_scale, dimension))
+
     def _apply(self, s: Array) -> None:
         np.multiply(s, s, out=s)
         s *= -0.5
@@ -234,6 +289,10 @@ class Diagonal(Kernel):
 
     name: ClassVar[str] = "diagonal"
 
+    def factors(self, dimension: int) -> tuple[Kernel, ...] | None:
+        """Points are equal where all their coordinates are."""
+        return tuple(Diagonal(float(l)) for l in scales_per_axis(self.length_scale, dimension))
+
     def least_value(self, domain: Domain) -> float:
         """0: every domain has two different points."""
         return 0.0
@@ -255,7 +314,7 @@ class Diagonal(Kernel):
 
 
 KERNELS: dict[str, type[Kernel]] = {
-    cls.name: cls for cls in (Exponential, Matern32, Matern52, RBF, RationalQuadratic, Diagonal)
+    cls.name: cls for cls in (Exponential, ExponentialL1, Matern32, Matern52, RBF, RationalQuadratic, Diagonal)
 }
 
 

@@ -16,6 +16,7 @@ from discretion.posterior.assumptions import (
     ResponseOnly,
     Separated,
 )
+from discretion.posterior.kernel_sum import KernelSum, KernelSumMechanism, KernelSumRelease, PartialSums
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.sampler import PosteriorSampler
 
@@ -27,6 +28,10 @@ __all__ = [
     "Diagonal",
     "EpsilonTable",
     "Exponential1D",
+    "KernelSum",
+    "KernelSumMechanism",
+    "KernelSumRelease",
+    "PartialSums",
     "PathRelease",
     "PosteriorMechanism",
     "PosteriorSampler",

@@ -1,0 +1,924 @@
+"""Kernel sums: what posterior sampling tends to as the ridge grows, with an exact account (Hall et al. 2013).
+
+    h_j = sum_i (y_ij - c_j) k(x_i, .) + s_j g_j           value sum of column j, g_j ~ GP(0, k)
+    d   = M sum_i k(x_i, .)            + s g'              density
+
+for every kernel k, with |y_ij - c_j| <= M_j by clipping, M = M_1, s = `scale` and s_j = s M_j / M: each column, and
+the density, has the same ratio of noise to bound. One path of noise is added to each sum, with the sum's own kernel
+and a public nugget. The account does not depend on n, kernel, domain or dimension (`docs/proofs/kernel-sum.md`),
+apart from the rounding of the sums (`docs/proofs/kernel-sum-rounding.md`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import RegularGridInterpolator
+from scipy.spatial import KDTree
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discretion.gp import KERNELS, RBF, Box, Kernel
+from discretion.gp.fields import Field, Grid, Places, kernel_sums, rows_at_once, size, stationary_field, sum_rounding
+from discretion.gp.path import MARGIN
+from discretion.posterior.mechanism import PrivateRecords, checked_points
+from discretion.posterior.sampler import PosteriorSampler
+from discretion.privacy import (
+    Certificate,
+    GaussianDP,
+    Ledger,
+    Neighbours,
+    PrivacyLoss,
+    PublicError,
+    Randomness,
+    Release,
+    SystemRandomness,
+    gaussian_mu,
+    smallest,
+)
+
+__all__ = ["KernelSum", "KernelSumMechanism", "KernelSumRelease", "PartialSums", "limit_contributions", "sensitivity"]
+
+Floats = NDArray[np.float64]
+
+_NUGGET = 1e-6
+_ROUNDING_SHARE = 0.01  # of mu, at most
+_KEPT = 7.0 / 8.0  # of the nugget, where the factor's error takes no more than an eighth
+
+LIMITS = (
+    "The last bits of samples: the proof is for exact Gaussians; the nugget keeps noise where rounding leaves none.",
+)
+WHAT = (
+    "The release is a kernel sum plus one path of noise with the same kernel: not a draw from the posterior of the "
+    "private records."
+)
+
+
+def sensitivity(
+    neighbours: Neighbours,
+    *,
+    columns: int = 1,
+    density: bool = True,
+    negative: float = 0.0,
+    contributions: int = 1,
+) -> float:
+    """Largest change of the sums of one kernel in the norm of its RKHS, each sum in units of its own bound.
+
+    With J columns, K contributions and k >= -negative on the domain:
+
+        replace      values 2 sqrt(J),  with density sqrt(max(4 J, 2 (J + 1) (1 + negative)))      times K
+        add/remove   values sqrt(J),    with density sqrt(J + 1)                                    times K
+
+    Non-negative kernels give the density for nothing under replacement. Attained.
+
+    Source: Hall, Rinaldo and Wasserman 2013 for the value sum. Proof: `docs/proofs/kernel-sum.md`.
+    """
+    _check_relation(neighbours)
+    if neighbours is Neighbours.ADD_REMOVE:
+        square = float(columns + density)
+    else:
+        square = max(4.0 * columns, 2.0 * (columns + 1) * (1.0 + negative) if density else 0.0)
+    return contributions * math.sqrt(square)
+
+
+def _check_relation(neighbours: Neighbours) -> None:
+    if neighbours not in (Neighbours.REPLACE, Neighbours.ADD_REMOVE):
+        raise ValueError(f"Kernel sums are accounted under 'replace' or 'add-remove' neighbours, not {neighbours!s}.")
+
+
+def limit_contributions(units: ArrayLike, most: int, keys: ArrayLike) -> NDArray[np.bool_]:
+    """Which records to keep so that each unit has at most `most`: those with its smallest keys.
+
+    The rule looks at the records of that unit only, as the account of several contributions requires.
+
+    Parameters
+    ----------
+    units : array (n,)
+        Whose record it is.
+    most : int
+        Records a unit may contribute.
+    keys : array (n,) or (n, q)
+        What orders the records of a unit; of equal rows any may be kept.
+    """
+    _, unit = np.unique(np.asarray(units), return_inverse=True)
+    table = np.asarray(keys).reshape(len(unit), -1)
+    order = np.lexsort((*table.T[::-1], unit))
+    starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
+    rank = np.arange(len(unit)) - np.repeat(starts, np.diff(starts, append=len(unit)))
+    kept = np.zeros(len(unit), dtype=bool)
+    kept[order] = rank < most
+    return kept
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PartialSums:
+    """PRIVATE. Exact sums over some of the records, without noise; those of all parts are added with ``+``.
+
+    Never publish, print or log what it holds. It may be pickled on its way to whoever adds the noise.
+
+    Attributes
+    ----------
+    sums, carry : array (columns + density, kernels, m)
+        The sums, and what rounding took from them (compensated summation).
+    n : int
+        Number of records, private under add/remove.
+    made_by : str
+        Digest of the public parameters that matter.
+    """
+
+    sums: Floats
+    carry: Floats
+    n: int
+    made_by: str
+
+    def __add__(self, other: PartialSums) -> PartialSums:
+        if not isinstance(other, PartialSums):
+            return NotImplemented
+        if self.made_by != other.made_by:
+            raise PublicError("These partial sums were made with different public parameters, so they don't add.")
+        sums, carry = self.sums.copy(), self.carry + other.carry
+        _accumulate(sums, carry, other.sums)
+        return PartialSums(sums, carry, self.n + other.n, self.made_by)
+
+    def __radd__(self, other: Any) -> PartialSums:
+        return self if type(other) is int and other == 0 else NotImplemented  # sum() starts from 0
+
+    def __repr__(self) -> str:
+        return "PartialSums(PRIVATE)"
+
+
+def _accumulate(total: Floats, carry: Floats, more: Floats) -> None:
+    """total <- total + more and carry <- carry + its rounding error, which is exact (Knuth's TwoSum)."""
+    new = total + more
+    part = new - total
+    carry += (total - (new - part)) + (more - part)
+    total[...] = new
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSumMechanism:
+    """Release value sums and density of private records at public locations.
+
+    Every field is public and is fixed before a record is read.
+
+    Parameters
+    ----------
+    kernels : Kernel or tuple of Kernel
+        Unit-diagonal kernels, such as one for each of several length scales.
+    domain : Box
+        Public domain of the covariates, in data units. Records outside are clamped to it, one by one.
+    response_ranges : (low, high) or tuple of such pairs
+        Public range of each response column. Responses are clipped to it, one by one.
+    scale : float
+        Noise s of the first value sum and of the density, in units of the first response; that of another column is
+        in proportion to its bound (`scales`).
+    delta : float
+        The delta at which the certificate states epsilon, 0 < delta < 1.
+    locations : array (m, d), optional
+        Public points at which the sums are released, in data units; by default the regular grid ``domain.grid(grid)``.
+    grid : tuple of int, optional
+        Shape of the grid that ``locations`` span, first axis slowest. Product kernels are fastest on a grid.
+    centres : tuple of float, optional
+        Public centre c of each column; the middle of its range by default.
+    density : bool
+        Whether the density is released. It costs nothing under replace neighbours.
+    neighbours : Neighbours
+        ``"replace"``: n is public. ``"add-remove"``: n is neither used nor published.
+    contributions : int
+        Records that one unit of privacy may own. If more than 1, n is neither used nor published.
+    most_records : int
+        Public bound on the number of records where n is not public; it decides about the rounding of the sums alone.
+    coordinates : {"unit", "data"}
+        ``"unit"``: length scales are fractions of the domain's sides. ``"data"``: they are in data units.
+    nugget : float, optional
+        Public variance, in units of ``scale^2``, added to every released value; by default 1e-6, or more where the
+        rounding of so many records and locations requires it.
+    unit : str
+        The unit of privacy in words.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range; the message says which and how to mend it.
+
+    Notes
+    -----
+    Source: R. Hall, A. Rinaldo, L. Wasserman, *Differential privacy for functions and functional data*, JMLR 14
+    (2013); `docs/proofs/kernel-sum.md`.
+    """
+
+    kernels: tuple[Kernel, ...] | Kernel
+    domain: Box
+    response_ranges: tuple[tuple[float, float], ...] | tuple[float, float]
+    scale: float
+    delta: float
+    locations: Floats | None = None
+    grid: tuple[int, ...] | None = None
+    centres: tuple[float, ...] | None = None
+    density: bool = True
+    neighbours: Neighbours = Neighbours.REPLACE
+    contributions: int = 1
+    most_records: int = 10_000_000
+    coordinates: str = "unit"
+    nugget: float | None = None
+    unit: str = "one record (its covariates and its responses)"
+
+    name = "kernel-sum"
+
+    def __post_init__(self) -> None:
+        def put(field: str, value: Any) -> None:
+            object.__setattr__(self, field, value)
+
+        put("kernels", (self.kernels,) if isinstance(self.kernels, Kernel) else tuple(self.kernels))
+        ranges = np.array(self.response_ranges, dtype=np.float64, ndmin=2)
+        if ranges.shape[1:] != (2,) or not (np.isfinite(ranges).all() and (ranges[:, 0] < ranges[:, 1]).all()):
+            raise ValueError("response_ranges must be pairs of finite numbers (low, high), low < high, one a column.")
+        put("response_ranges", tuple((float(low), float(high)) for low, high in ranges))
+        centres = ranges.mean(axis=1) if self.centres is None else np.atleast_1d(np.asarray(self.centres, np.float64))
+        if centres.shape != ranges.shape[:1] or not ((ranges[:, 0] <= centres) & (centres <= ranges[:, 1])).all():
+            raise ValueError("centres must hold one number for each response column, inside its range.")
+        put("centres", tuple(map(float, centres)))
+        if not self._kernels or not all(isinstance(each, Kernel) for each in self._kernels):
+            raise ValueError("kernels must be a kernel or a tuple of at least one.")
+        if not isinstance(self.domain, Box):
+            raise ValueError(f"domain must be a Box; got {type(self.domain).__name__}.")
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ValueError(f"scale must be a positive finite number; got {self.scale!r}.")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        if self.nugget is not None and not (math.isfinite(self.nugget) and self.nugget > 0):
+            raise ValueError(f"nugget must be a positive finite number, or None for the rule; got {self.nugget!r}.")
+        for label, count in (("contributions", self.contributions), ("most_records", self.most_records)):
+            if isinstance(count, bool) or int(count) != count or not 1 <= count <= 10**9:
+                raise ValueError(f"{label} must be a whole number from 1 to 1e9; got {count!r}.")
+        if self.coordinates not in ("unit", "data"):
+            raise ValueError(f"coordinates must be 'unit' or 'data'; got {self.coordinates!r}.")
+        put("neighbours", Neighbours(self.neighbours))
+        _check_relation(self.neighbours)
+        if self.locations is None and self.grid is None:
+            raise ValueError("Give the grid or the locations at which to release the sums.")
+        if self.grid is not None:
+            put("grid", tuple(map(int, self.grid)))
+        given = self.domain.grid(self.grid or ()) if self.locations is None else self.locations
+        locations = checked_points(np.array(given, dtype=np.float64), self.domain.dimension)
+        locations.flags.writeable = False
+        put("locations", locations)
+        _ = self._places
+
+    @classmethod
+    def calibrated(cls, *, epsilon: float, delta: float, n: int | None = None, **parameters: Any) -> Self:
+        """The mechanism with the smallest ``scale`` whose whole loss is at most ``(epsilon, delta)``.
+
+        ``n`` is the public number of records; not used where it is not public. ``parameters`` are the fields of the
+        class other than ``scale`` and ``delta``.
+        """
+        trial = cls(scale=1.0, delta=delta, **parameters)
+        unit = trial._unit_mu(n)
+        if not (epsilon > 0 and math.isfinite(epsilon)):
+            raise ValueError(f"epsilon must be a positive finite number; got {epsilon!r}.")
+
+        def meets(scale: float) -> bool:
+            # A hair below the target, so that the loss as a ledger composes it, rounded up, meets it too.
+            loss = GaussianDP(unit / scale, neighbours=trial.neighbours)
+            return loss.epsilon(delta) <= epsilon * (1.0 - 1e-13)
+
+        start = unit / float(gaussian_mu(epsilon, delta))
+        return replace(trial, scale=smallest(meets, start * (1.0 - 1e-12), 2.0 * start))
+
+    # --- what it costs, from public parameters alone ---------------------------------------------------------------
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of records is public: replacement of one record a unit."""
+        return self.neighbours is Neighbours.REPLACE and self.contributions == 1
+
+    @property
+    def response_bounds(self) -> tuple[float, ...]:
+        """M_j: the largest distance of the ends of each column's range from its centre."""
+        pairs = zip(self._ranges, self._centres, strict=True)
+        return tuple(max(high - centre, centre - low) for (low, high), centre in pairs)
+
+    @property
+    def density_bound(self) -> float:
+        """M, the factor of the density: the bound of the first column."""
+        return self.response_bounds[0]
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """s_j = scale M_j / M, the noise of each column's value sum."""
+        return tuple(self.scale * bound / self.density_bound for bound in self.response_bounds)
+
+    @property
+    def arrays(self) -> int:
+        """Number of sums for each kernel: the columns, and the density if it is released."""
+        return len(self._ranges) + self.density
+
+    def effective_nugget(self, n: int | None = None) -> float:
+        """The nugget used with n records: the declared one, or 1e-6 raised to what rounding requires.
+
+        It covers the rounding of the noise 8 times, and that of the sums so far that it adds 1 percent to mu at most.
+        """
+        least = max(MARGIN * field.rounding for field in self._noise)
+        exact = self._exact_mu()
+        least = max(least, (self._sum_rounding(n) / (_ROUNDING_SHARE * exact)) ** 2 / _KEPT)
+        if not math.isfinite(least):
+            raise ValueError("So many locations and records are beyond double precision; use fewer locations.")
+        if self.nugget is None:
+            return max(_NUGGET, least)
+        if self.nugget < least:
+            raise ValueError(
+                f"nugget {self.nugget:g} is below the rounding of this computation; give at least {1.001 * least:.3g}, "
+                "or leave it out."
+            )
+        return self.nugget
+
+    def privacy_loss(self, n: int | None = None) -> GaussianDP:
+        """What one run costs; reads no record. ``n`` enters the rounding term alone, and only where it is public.
+
+        The exact mu of the sums (Cameron and Martin; `sensitivity`), plus the rounding of the computed sums under the
+        nugget (``docs/proofs/kernel-sum-rounding.md``).
+        """
+        return GaussianDP(
+            self._unit_mu(n) / self.scale,
+            neighbours=self.neighbours,
+            rule="kernel sum, exact Gaussian DP (Hall et al. 2013), with the rounding of the sums",
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters, as JSON-able values."""
+        return self._sum_parameters() | {
+            "scale": self.scale,
+            "scales": list(self.scales),
+            "nugget": self.nugget,
+            "neighbours": self.neighbours.value,
+            "contributions": int(self.contributions),
+            "most_records": None if self.n_is_public else int(self.most_records),
+            "least_kernel": [0.0 - self._negative(each) for each in self._kernels],
+        }
+
+    def certificate(self, n: int | None, randomness: Randomness, *, limited: bool = False) -> Certificate:
+        """The certificate of one run with this source of randomness; it names n only where n is public.
+
+        ``limited``: `contributions` was enforced, not declared.
+        """
+        clipped = ", ".join(f"[{low:g}, {high:g}]" for low, high in self._ranges)
+        enforced = (
+            f"Responses are clipped to {clipped}, record by record.",
+            "Covariates outside the public domain are clamped to it, record by record.",
+        )
+        declared = ("Domain, ranges, kernels, scale and locations were not chosen by looking at these records.",)
+        if not self.n_is_public:
+            declared += (f"There are at most {self.most_records:,} records.",)
+        cap = f"At most {self.contributions} records of one unit of privacy are in the sums."
+        if limited:
+            enforced += (cap,)
+        elif self.contributions > 1:
+            declared += (cap,)
+        n = n if self.n_is_public else None
+        public = ("The number of records, which is treated as public.",) if self.n_is_public else ()
+        return Certificate.issue(
+            self,
+            n=n,
+            delta=self.delta,
+            unit=self.unit,
+            randomness=randomness,
+            loss=self.privacy_loss(n),
+            enforced=enforced,
+            declared=declared,
+            limits=(WHAT, *public, *LIMITS),
+        )
+
+    def check(self, records: Any) -> int | None:
+        """How many records there are; None where that is not public, or where they come in chunks. Spends nothing.
+
+        Raises
+        ------
+        PublicError
+            Names shapes and rows, never values.
+        """
+        if isinstance(records, PartialSums):
+            found = self._own(records).n
+        elif _are_records(records):
+            found = len(self._checked(records)[0])
+        else:
+            return None
+        if self.n_is_public:
+            return found
+        self._check_number(found)
+        return None
+
+    # --- the release -------------------------------------------------------------------------------------------------
+
+    def partial(self, records: PrivateRecords) -> PartialSums:
+        """PRIVATE. The sums over these records, without noise, to be added to those of other records.
+
+        Records with an attribute ``units`` (n,) are first cut to `contributions` for each unit: those with the smallest
+        covariates and responses. That holds for all records only if those of a unit come together.
+
+        Raises
+        ------
+        PublicError
+            Names shapes and rows, never values.
+        """
+        X, Y = self._checked(records)
+        X = self._kernel_coordinates(self.domain.clamp(X))
+        low, high = np.asarray(self._ranges).T
+        weights = np.clip(Y, low, high) - np.asarray(self._centres)
+        if self.density:
+            weights = np.column_stack([weights, np.full(len(X), self.density_bound)])
+        sums = np.zeros((self.arrays, len(self._kernels), size(self._places)))
+        carry = np.zeros_like(sums)
+        for index, kernel in enumerate(self._kernels):
+            rows = rows_at_once(kernel, self._places)
+            for start in range(0, len(X), rows):
+                part = slice(start, start + rows)
+                more = kernel_sums(kernel, self._places, X[part], weights[part])
+                _accumulate(sums[:, index], carry[:, index], more)
+        return PartialSums(sums, carry, len(X), self._digest)
+
+    def release(self, partial: PartialSums, n: int | None, randomness: Randomness) -> KernelSumRelease:
+        """Add the noise, once, to the sums of all records.
+
+        Parameters
+        ----------
+        partial : PartialSums
+            The sums over all records.
+        n : int or None
+            Their public number; ignored where it is not public.
+        randomness : Randomness
+
+        Raises
+        ------
+        PublicError
+            If the sums were made with other parameters, or their number is not n (more than ``most_records``).
+        """
+        return self._release(partial, n, randomness, limited=False)
+
+    def run(self, records: Any, randomness: Randomness) -> KernelSumRelease:
+        """Sum and add the noise. Called by the ledger after the loss is reserved.
+
+        ``records`` are PrivateRecords, PartialSums, or an iterable of chunks of records.
+        """
+        if isinstance(records, PartialSums):
+            partial = records
+        elif _are_records(records):
+            partial = self.partial(records)
+        else:
+            partial = sum(map(self.partial, records), self._nothing())
+        limited = getattr(records, "units", None) is not None
+        return self._release(partial, partial.n if self.n_is_public else None, randomness, limited=limited)
+
+    def _release(
+        self, partial: PartialSums, n: int | None, randomness: Randomness, *, limited: bool
+    ) -> KernelSumRelease:
+        if self._own(partial).n != n and self.n_is_public:
+            raise PublicError("The partial sums do not hold n records; give their number as n.")
+        if not self.n_is_public:
+            self._check_number(partial.n)
+        nugget = self.effective_nugget(n)
+        scales = np.array([*self.scales, self.scale][: self.arrays])
+        values = partial.sums + partial.carry
+        for index, field in enumerate(self._noise):
+            values[:, index] += scales[:, None] * field.draw(randomness.standard_normal, nugget, self.arrays)
+        if not np.isfinite(values).all():
+            raise FloatingPointError("a sum is not finite in double precision; nothing was released")
+        return KernelSumRelease(
+            certificate=self.certificate(n, randomness, limited=limited),
+            mechanism=self,
+            value_sums=values[: len(self._ranges)],
+            density=values[-1] if self.density else None,
+        )
+
+    # --- helpers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _kernels(self) -> tuple[Kernel, ...]:
+        assert isinstance(self.kernels, tuple)
+        return self.kernels
+
+    @property
+    def _ranges(self) -> tuple[tuple[float, float], ...]:
+        return self.response_ranges  # pyright: ignore[reportReturnType]
+
+    @property
+    def _centres(self) -> tuple[float, ...]:
+        assert self.centres is not None
+        return self.centres
+
+    @cached_property
+    def _places(self) -> Places:
+        """The locations as the kernels see them."""
+        assert self.locations is not None
+        points = self._kernel_coordinates(self.locations)
+        return points if self.grid is None else Grid.of(points, self.grid)
+
+    @cached_property
+    def _noise(self) -> tuple[Field, ...]:
+        """The field of each kernel; its factor is public and kept for the next release."""
+        return tuple(stationary_field(each, self._places) for each in self._kernels)
+
+    @cached_property
+    def _rounding_of_one(self) -> float:
+        """What each record adds to the rounding of two data sets' sums, in units of the noise."""
+        errors = (sum_rounding(each, self._places, 1, self.density_bound) for each in self._kernels)
+        return 2.0 * math.sqrt(self.arrays) * math.hypot(*errors)
+
+    @cached_property
+    def _digest(self) -> str:
+        assert self.locations is not None
+        text = json.dumps(self._sum_parameters(), sort_keys=True)
+        return hashlib.sha256(text.encode() + self.locations.tobytes()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).__dataclass_fields__}  # without the factors
+
+    def _unit_mu(self, n: int | None) -> float:
+        """mu at scale 1: that of the exact sums, and what rounding adds."""
+        rounding = self._sum_rounding(n) / math.sqrt(_KEPT * self.effective_nugget(n))
+        return (self._exact_mu() + rounding) * (1.0 + 1e-14)
+
+    def _exact_mu(self) -> float:
+        """mu of the exact sums at scale 1; the kernels compose, mu in squares."""
+        return self.density_bound * math.hypot(
+            *(
+                sensitivity(
+                    self.neighbours,
+                    columns=len(self._ranges),
+                    density=self.density,
+                    negative=self._negative(each),
+                    contributions=self.contributions,
+                )
+                for each in self._kernels
+            )
+        )
+
+    def _negative(self, kernel: Kernel) -> float:
+        """t with k >= -t on the domain; 1, which always holds, for a kernel that brings no bound of its own."""
+        proved = type(kernel) in KERNELS.values() or type(kernel).least_value is not Kernel.least_value
+        return max(0.0, -kernel.least_value(self._kernel_domain())) if proved else 1.0
+
+    def _sum_rounding(self, n: int | None) -> float:
+        """How far two data sets' computed sums may lie further apart than the exact ones, in units of the noise."""
+        if self.n_is_public and (n is None or n < 0 or int(n) != n):
+            raise ValueError(f"The number of records is public here: give it as n, a whole number; got {n!r}.")
+        return (int(n) if self.n_is_public and n is not None else self.most_records) * self._rounding_of_one
+
+    def _sum_parameters(self) -> dict[str, Any]:
+        """The public parameters on which the sums without noise depend."""
+        return {
+            "kernels": [{"name": each.name} | vars(each) for each in self._kernels],
+            "coordinates": self.coordinates,
+            "domain": {"lower": list(self.domain.lower), "upper": list(self.domain.upper)},
+            "response_ranges": [list(each) for each in self._ranges],
+            "centres": list(self._centres),
+            "response_bounds": list(self.response_bounds),
+            "density": bool(self.density),
+            "locations": size(self._places),
+            "grid": None if self.grid is None else list(self.grid),
+        }
+
+    def _kernel_domain(self) -> Box:
+        if self.coordinates == "data":
+            return self.domain
+        return Box((0.0,) * self.domain.dimension, (1.0,) * self.domain.dimension)
+
+    def _kernel_coordinates(self, X: Floats) -> Floats:
+        return X if self.coordinates == "data" else self.domain.unit(X)
+
+    def _nothing(self) -> PartialSums:
+        shape = (self.arrays, len(self._kernels), size(self._places))
+        return PartialSums(np.zeros(shape), np.zeros(shape), 0, self._digest)
+
+    def _own(self, partial: PartialSums) -> PartialSums:
+        if partial.made_by != self._digest:
+            raise PublicError("These partial sums were made with other public parameters; make them anew.")
+        return partial
+
+    def _check_number(self, n: int) -> None:
+        """The domain is the data sets of at most `most_records` records."""
+        if n > self.most_records:
+            raise PublicError(f"There are more than the declared {self.most_records:,} records; declare more.")
+
+    def _checked(self, records: Any) -> tuple[Floats, Floats]:
+        """Covariates (n, d) and responses (n, columns), finite and cut to `contributions`; errors name no value."""
+        X = np.asarray(records.covariates, dtype=np.float64)
+        Y = np.asarray(records.response, dtype=np.float64)
+        Y = Y[:, None] if Y.ndim == 1 else Y
+        expected = (self.domain.dimension, len(self._ranges))
+        if X.ndim != 2 or Y.ndim != 2 or len(X) != len(Y) or (X.shape[1], Y.shape[1]) != expected:
+            raise PublicError(
+                f"Records must have {expected[0]} covariates and {expected[1]} response columns for each of n rows; "
+                f"got {X.shape} and {Y.shape}."
+            )
+        rows = np.flatnonzero(~(np.isfinite(X).all(axis=1) & np.isfinite(Y).all(axis=1)))
+        if rows.size:
+            listed = ", ".join(map(str, rows[:10])) + (f" and {rows.size - 10} more" if rows.size > 10 else "")
+            raise PublicError(
+                f"Records are not finite at rows {listed} (from 0); mend or remove them by a public rule."
+            )
+        units = getattr(records, "units", None)
+        if units is None:
+            return X, Y
+        if np.shape(units) != (len(X),):
+            raise PublicError(f"units must name the owner of each of the {len(X)} records; got {np.shape(units)}.")
+        kept = limit_contributions(units, self.contributions, np.column_stack([X, Y]))
+        return X[kept], Y[kept]
+
+
+def _are_records(records: Any) -> bool:
+    return hasattr(records, "covariates") and hasattr(records, "response")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelSumRelease(Release):
+    """Released kernel sums: public values at public locations, and their certificate.
+
+    Attributes
+    ----------
+    certificate : Certificate
+    mechanism : KernelSumMechanism
+        The public parameters.
+    value_sums : array (columns, kernels, m)
+        h = sum_i (y_i - c) k(x_i, .) plus noise of standard deviation ``mechanism.scales``.
+    density : array (kernels, m) or None
+        d = M sum_i k(x_i, .) plus noise of standard deviation ``mechanism.scale``, M = ``mechanism.density_bound``.
+    """
+
+    mechanism: KernelSumMechanism
+    value_sums: Floats
+    density: Floats | None
+
+    @property
+    def locations(self) -> Floats:
+        """The public locations, shape (m, d), in data units."""
+        assert self.mechanism.locations is not None
+        return self.mechanism.locations
+
+    def on_grid(self) -> tuple[Floats, Floats | None]:
+        """Value sums (columns, kernels, *grid) and density (kernels, *grid) on the mechanism's grid."""
+        grid = self.mechanism.grid
+        if grid is None:
+            raise ValueError("These sums were released at scattered locations; give the mechanism a grid.")
+        density = None if self.density is None else self.density.reshape(-1, *grid)
+        return self.value_sums.reshape(*self.value_sums.shape[:2], *grid), density
+
+    def noise_variance(self, threshold: float | None = None, column: int = 0) -> float:
+        """Variance of the noise in ``h + (c - threshold) d / M``, the sum of the responses less the threshold.
+
+            s_j^2 + s^2 ((c_j - threshold) / M)^2,      s_j^2 without a threshold
+
+        Its covariance is this times ``k + nugget``.
+
+        Raises
+        ------
+        ValueError
+            For a threshold other than the centre where the density was not released.
+        """
+        mechanism = self.mechanism
+        shift = 0.0 if threshold is None else mechanism._centres[column] - float(threshold)
+        if shift and self.density is None:
+            raise ValueError("Another threshold than the centre needs the density, which was not released.")
+        return mechanism.scales[column] ** 2 + (mechanism.scale * shift / mechanism.density_bound) ** 2
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Records:
+    covariates: Floats
+    response: Floats
+    units: NDArray[Any] | None
+
+
+class KernelSum(RegressorMixin, BaseEstimator):
+    """Release kernel sums of responses and of records under differential privacy: the default road for maps.
+
+    Covariates *and* responses are private. All parameters are public and must not be chosen by looking at the records
+    given to ``fit``. What is released is not a draw from the posterior of the records; see `PosteriorSampler`.
+
+    Parameters
+    ----------
+    domain : Box or (low, high)
+        Public domain of the covariates. A pair of numbers is a cube with those ends, of whatever dimension X has.
+        Records outside are clamped to it.
+    response_range : (low, high), or one such pair for each response column
+        Public range of the response; responses are clipped to it.
+    kernel : Kernel or tuple of Kernel, optional
+        Unit-diagonal kernels; ``RBF(0.1)`` by default.
+    scale : float, optional
+        Noise of the sums, in units of the response. Give either ``scale``, or ``epsilon`` to have the smallest scale
+        that costs at most that.
+    epsilon, delta : float, optional
+        Target of the whole release. Where n is public ``delta`` is ``n ** -1.1`` by default.
+    locations : array (m, d), optional
+        Public points at which the sums are released.
+    grid : int or tuple of int, optional
+        Instead of ``locations``: a regular grid over the domain, this many points along each axis. Without either, a
+        grid of at most 1,024 points is used.
+    coordinates, centres, density, neighbours, contributions, most_records, nugget, unit
+        As in `KernelSumMechanism`.
+    ledger : Ledger or path, optional
+        Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
+    randomness : Randomness, optional
+        For tests only; by default the operating system's. A seeded release says TEST ONLY and can't be booked.
+
+    Attributes
+    ----------
+    release_ : KernelSumRelease
+        The released sums and their certificate.
+    mechanism_ : KernelSumMechanism
+        The public parameters that were run.
+    n_features_in_ : int
+        Dimension of the covariates.
+
+    Notes
+    -----
+    The fitted object, its pickle and its repr hold public values only.
+    Source: R. Hall, A. Rinaldo, L. Wasserman, *Differential privacy for functions and functional data*, JMLR 14
+    (2013); `docs/proofs/kernel-sum.md`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discretion import Box
+    >>> from discretion.posterior import KernelSum
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.uniform(size=(500, 2)), rng.uniform(-1, 1, size=500)
+    >>> model = KernelSum(Box((0, 0), (1, 1)), (-1, 1), epsilon=1.0, grid=(30, 20)).fit(X, y)
+    >>> model.release_.value_sums.shape, model.release_.density.shape
+    ((1, 1, 600), (1, 600))
+    """
+
+    def __init__(
+        self,
+        domain: Box | tuple[float, float] = (0.0, 1.0),
+        response_range: tuple[float, float] | Sequence[tuple[float, float]] = (-1.0, 1.0),
+        *,
+        kernel: Kernel | tuple[Kernel, ...] | None = None,
+        scale: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        locations: ArrayLike | None = None,
+        grid: int | tuple[int, ...] | None = None,
+        coordinates: str = "unit",
+        centres: tuple[float, ...] | float | None = None,
+        density: bool = True,
+        neighbours: Neighbours | str = "replace",
+        contributions: int = 1,
+        most_records: int = 10_000_000,
+        nugget: float | None = None,
+        unit: str = "one record (its covariates and its responses)",
+        ledger: Ledger | str | Path | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.domain = domain
+        self.response_range = response_range
+        self.kernel = kernel
+        self.scale = scale
+        self.epsilon = epsilon
+        self.delta = delta
+        self.locations = locations
+        self.grid = grid
+        self.coordinates = coordinates
+        self.centres = centres
+        self.density = density
+        self.neighbours = neighbours
+        self.contributions = contributions
+        self.most_records = most_records
+        self.nugget = nugget
+        self.unit = unit
+        self.ledger = ledger
+        self.randomness = randomness
+
+    def mechanism(self, n: int | None = None, dimension: int | None = None) -> KernelSumMechanism:
+        """The mechanism these parameters describe; reads no record.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of records, where it is public.
+        dimension : int, optional
+            Dimension of the covariates; needed only if ``domain`` is a pair of numbers.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, or missing.
+        """
+        if (self.scale is None) == (self.epsilon is None):
+            raise ValueError("Give either scale, or epsilon to have the scale that just meets it; not both.")
+        public = Neighbours(self.neighbours) is Neighbours.REPLACE and self.contributions == 1
+        if self.delta is None and not (public and n is not None and n > 1):
+            raise ValueError("delta = n ** -1.1 needs a public number of records, 2 or more; give a delta.")
+        places = PosteriorSampler(self.domain)  # the same conventions
+        domain = places._domain(dimension)
+        places.set_params(locations=self.locations, grid=self.grid)
+        locations, grid = places._locations(domain)
+        parameters: dict[str, Any] = {
+            "kernels": RBF(0.1) if self.kernel is None else self.kernel,
+            "domain": domain,
+            "response_ranges": self.response_range,
+            "delta": float(n or 0) ** -1.1 if self.delta is None else self.delta,
+            "locations": locations,
+            "grid": grid,
+            "centres": self.centres,
+            "density": self.density,
+            "neighbours": self.neighbours,
+            "contributions": self.contributions,
+            "most_records": self.most_records,
+            "coordinates": self.coordinates,
+            "nugget": self.nugget,
+            "unit": self.unit,
+        }
+        if self.scale is not None:
+            return KernelSumMechanism(scale=self.scale, **parameters)
+        assert self.epsilon is not None
+        return KernelSumMechanism.calibrated(epsilon=self.epsilon, n=n, **parameters)
+
+    def privacy_loss(self, n: int | None = None, dimension: int | None = None) -> PrivacyLoss:
+        """What fitting n records will cost, before any record is seen."""
+        return self.mechanism(n, dimension).privacy_loss(n)
+
+    def fit(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Self:
+        """Charge the ledger, release the sums and forget the records.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Private covariates, in data units.
+        y : array (n,), or (n, columns) for several response ranges
+            Private responses.
+        units : array (n,), optional
+            Whose record it is. Each unit's records are then cut to ``contributions``.
+
+        Raises
+        ------
+        ValueError
+            On bad shapes or values (named by row, never by value), before anything is charged.
+        BudgetExceeded
+            If the ledger's budget can't pay; nothing was read.
+        """
+        columns = np.ndim(self.response_range) == 2
+        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=columns)  # pyright: ignore[reportArgumentType]
+        X, y = np.asarray(checked[0]), np.asarray(checked[1], dtype=np.float64)
+        owners = None if units is None else np.asarray(units)
+        records = _Records(X, y, owners)
+        count = len(X) if owners is None else len(np.unique(owners))
+        mechanism = self.mechanism(count, X.shape[1])
+        randomness = deepcopy(self.randomness)  # a test seed starts anew at every fit
+        if self.ledger is None:
+            release = mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+        else:
+            book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
+            declared = count if mechanism.n_is_public else self.most_records
+            release = book.run(mechanism, records, n=declared, randomness=randomness)
+        assert isinstance(release, KernelSumRelease)
+        self.release_ = release
+        self.mechanism_ = mechanism
+        return self
+
+    @property
+    def partial_fit(self) -> NoReturn:
+        """Not there: each call would publish a release and pay for it."""
+        raise AttributeError(
+            "KernelSum has no partial_fit: every call would have to release, and pay for, sums of part of the records. "
+            "Add partial sums instead, which costs nothing, and release once: mechanism.partial(chunk), "
+            "mechanism.release(total, n, randomness), or give the ledger an iterable of chunks."
+        )
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Local mean ``c + M h / max(d, 2 s)`` of the first kernel, between released locations by interpolation.
+
+        Shape (len(X),), or (len(X), columns). Post-processing: free. Without the density it is ``c + h``, no mean.
+        On a grid multilinear, beyond it the nearest point of its border; otherwise the nearest location.
+        """
+        check_is_fitted(self)
+        checked: Any = validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore[reportArgumentType]
+        points, mechanism = np.asarray(checked), self.mechanism_
+        values = self.release_.value_sums[:, 0]
+        if self.release_.density is not None:
+            floor = np.maximum(self.release_.density[0], 2.0 * mechanism.scale)
+            values = mechanism.density_bound * values / floor
+        values = (values + np.asarray(mechanism.centres)[:, None]).T
+        if mechanism.grid is not None and min(mechanism.grid) > 1:
+            axes = Grid.of(self.release_.locations, mechanism.grid).axes
+            inside = np.clip(points, [axis[0] for axis in axes], [axis[-1] for axis in axes])
+            found = RegularGridInterpolator(axes, values.reshape(*mechanism.grid, -1))(inside)
+        else:
+            found = values[KDTree(self.release_.locations).query(points)[1]]
+        return found if np.ndim(self.response_range) == 2 else found[:, 0]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.randomness is None
+        tags.regressor_tags.poor_score = True  # a smoothed map with noise that protects the records
+        return tags
