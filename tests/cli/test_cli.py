@@ -229,3 +229,45 @@ def test_rasters_and_tables_for_other_programs(run, table, tmp_path):
     said = json.loads(run(*options(table, out, crs="EPSG:27700", formats="geotiff,geoparquet"), "--json"))
     assert {"paths.tif", "paths.parquet"} <= set(said["files"]) <= {path.name for path in out.iterdir()}
     assert "--crs" in run(*options(table, tmp_path / "b", formats="geotiff"), code=BAD_INPUT)
+
+
+@pytest.mark.parametrize(
+    ("words", "scale"),
+    [
+        (["--epsilon", "1", "--delta", "1e-5"], 7.461263269632),
+        (["--epsilon", "9", "--delta", "1e-3"], 0.878520492156),
+        (["--epsilon", "1", "--delta", "1e-5", "--neighbours", "add-remove", "--no-density"], 7.461263269632 / 2),
+        (["--epsilon", "1", "--delta", "1e-5", "--neighbours", "add-remove"], 7.461263269632 / 2**0.5),
+        (["--epsilon", "1", "--delta", "1e-5", "--contributions", "3"], 3 * 7.461263269632),
+    ],
+)
+def test_the_price_of_a_kernel_sum_is_exact(run, words, scale):
+    found = json.loads(run("cost", "kernel-sum", *words, "--json"))
+    assert found["scale"] == pytest.approx(scale, rel=1e-10)
+    assert found["epsilon"] <= float(words[1])
+    again = json.loads(run("cost", "kernel-sum", "--scale", found["scale"], *words[2:], "--json"))
+    assert again["epsilon"] == found["epsilon"]
+
+
+def test_a_kernel_sum_of_individual_rows(run, table, tmp_path):
+    out = tmp_path / "out"
+    words = options(
+        table, out, mechanism="kernel-sum", paths=None, floor="0.5", epsilon="9", grid="20,16", crs="EPSG:27700"
+    )
+    said = json.loads(run(*words, "--json"))
+    assert {"sums.csv", "sums.geojson", "excursion.geojson", "certificate.json", "map.png"} <= set(said["files"])
+    assert 8.99 < said["epsilon"] <= 9.0
+    certificate = (out / "certificate.txt").read_text()
+    assert "not a draw from the posterior" in " ".join(certificate.split())
+    assert "were not chosen by looking" in " ".join(certificate.split())
+    features = json.loads((out / "excursion.geojson").read_text())["features"]
+    assert [feature["properties"]["set"] for feature in features] == ["estimate", "inner", "outer"]
+    assert len(list(csv.reader((out / "sums.csv").open()))) == 321
+
+
+def test_options_without_effect_are_refused(run, table, tmp_path):
+    words = options(table, tmp_path / "out", mechanism="kernel-sum", ridge="5")
+    said = run(*words, code=BAD_INPUT)
+    assert "--ridge" in said
+    assert "--paths" in said
+    assert "--mechanism" in run(*options(table, tmp_path / "out", mechanism="laplace"), code=BAD_INPUT)

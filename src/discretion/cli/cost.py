@@ -12,7 +12,8 @@ from discretion.cli.console import plain_errors, show
 from discretion.gp import Ball
 from discretion.posterior import Separated
 from discretion.posterior.account import calibrate_posterior, posterior_loss
-from discretion.privacy import Guarantee, Neighbours, round_up, round_up_significant
+from discretion.posterior.kernel_sum import sensitivity
+from discretion.privacy import GaussianDP, Guarantee, Neighbours, gaussian_mu, round_up, round_up_significant, smallest
 
 cost = typer.Typer(no_args_is_help=True, help="What a release would cost, from public parameters alone.")
 calibrate = typer.Typer(no_args_is_help=True, help="The parameter that just meets a privacy target.")
@@ -193,3 +194,52 @@ def _sentence(result: dict[str, Any]) -> str:
         f"epsilon <= {round_up(result['epsilon'], 4)} at delta = {round_up_significant(result['delta'])} "
         f"(neighbours: {result['neighbours']}; {result['rule']})."
     )
+
+
+@cost.command("kernel-sum")
+def cost_kernel_sum(
+    response_bound: Bound = 1.0,
+    epsilon: Annotated[float | None, typer.Option(help="Target epsilon: prints the smallest scale.")] = None,
+    scale: Annotated[float | None, typer.Option(help="Noise s, in units of the response.")] = None,
+    delta: Annotated[float, typer.Option(help="A number in (0, 1).")] = 1e-5,
+    density: Annotated[bool, typer.Option(help="Release the density beside the value sum.")] = True,
+    columns: Annotated[int, typer.Option(help="Response columns.")] = 1,
+    kernels: Annotated[int, typer.Option(help="Kernels, such as one for each length scale.")] = 1,
+    contributions: Annotated[int, typer.Option(help="Records that one unit may own.")] = 1,
+    least_kernel: Annotated[float, typer.Option(help="A lower bound of the kernel on the domain.")] = 0.0,
+    neighbours: Annotated[Neighbours, typer.Option(help="replace (n public) or add-remove.")] = Neighbours.REPLACE,
+    json_: Json = False,
+) -> None:
+    """Epsilon of releasing a kernel sum, or the noise that just meets an epsilon: exact, and free of n and the kernel.
+
+    A release adds a little for the rounding of its sums, which depends on n and the grid.
+    """
+    with plain_errors():
+        if (scale is None) == (epsilon is None):
+            raise ValueError("Give --scale, or --epsilon to have the smallest scale that meets it; not both.")
+        for name, value in (("response-bound", response_bound), ("scale", scale or 1.0), ("epsilon", epsilon or 1.0)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"--{name} must be a positive finite number; got {value!r}.")
+        for name, count in (("columns", columns), ("kernels", kernels), ("contributions", contributions)):
+            if count < 1:
+                raise ValueError(f"--{name} must be at least 1; got {count}.")
+        if not 0 < delta < 1:
+            raise ValueError(f"--delta must lie strictly between 0 and 1; got {delta!r}.")
+        unit = response_bound * math.sqrt(kernels)
+        unit *= sensitivity(
+            neighbours,
+            columns=columns,
+            density=density,
+            negative=min(1.0, max(0.0, -least_kernel)),
+            contributions=contributions,
+        )
+
+        def loss(noise: float) -> GaussianDP:
+            return GaussianDP(unit / noise, neighbours=neighbours, rule="kernel sum, exact Gaussian DP")
+
+        if scale is None:
+            assert epsilon is not None
+            start = unit / float(gaussian_mu(epsilon, delta))
+            scale = smallest(lambda noise: loss(noise).epsilon(delta) <= epsilon, start * (1.0 - 1e-12), 2.0 * start)
+        result = {"scale": scale, "mu": unit / scale, **_result(loss(scale).guarantee(delta), "bounded")}
+        show(result, as_json=json_, lines=[f"scale = {scale!r}, mu = {unit / scale:.6g}", _sentence(result)])

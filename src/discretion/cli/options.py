@@ -165,3 +165,11 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
 def _word(parameter: Any) -> str:
     """What a parameter is called by people: its first option without dashes, or its name."""
     return str(parameter.opts[0]).lstrip("-") if parameter.param_type_name == "option" else str(parameter.name)
+
+
+def refuse_given(context: typer.Context, names: tuple[str, ...], why: str) -> None:
+    """Refuse options that were given and would have no effect."""
+    given = [name for name in names if str(context.get_parameter_source(name)).rpartition(".")[2] != "DEFAULT"]
+    if given:
+        words = ", ".join("--" + name.strip("_").replace("_", "-") for name in given)
+        raise ValueError(f"{words}: {why}.")

@@ -11,8 +11,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from discretion.cli import options
 from discretion.cli.console import note, plain_errors, show, stderr
-from discretion.cli.sheet import PathSheet
-from discretion.posterior import PathRelease, PosteriorMechanism
+from discretion.cli.sheet import Page, PathSheet, SumSheet
+from discretion.posterior import KernelSumMechanism, KernelSumRelease, PathRelease, PosteriorMechanism
 from discretion.privacy import Ledger, SystemRandomness, round_up, round_up_significant
 from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
 from discretion.spatial.projection import Projection
@@ -30,12 +30,18 @@ FILES = (
     "paths.png",
     "paths.tif",
     "paths.parquet",
+    "sums.csv",
+    "sums.geojson",
+    "sums.tif",
+    "sums.parquet",
 )
+POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "fraction", "smooth_")
 
 TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
 
 
 def release(
+    context: typer.Context,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="CSV (also .gz) or Parquet: one row per record.")],
     covariates: Annotated[
         str, typer.Option(help="Columns that say where, separated by a comma.", rich_help_panel=TABLE)
@@ -88,6 +94,13 @@ def release(
             rich_help_panel=TABLE,
         ),
     ] = None,
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            help="posterior: sample paths. kernel-sum: smoothed sums of individual rows, the better maps.",
+            rich_help_panel=KERNEL,
+        ),
+    ] = "posterior",
     kernel: Annotated[
         str,
         typer.Option(
@@ -174,6 +187,13 @@ def release(
         float,
         typer.Option("--smooth", help="Gaussian smoothing of the paths, sd in grid cells.", rich_help_panel=MAP),
     ] = 0.0,
+    floor: Annotated[
+        float,
+        typer.Option(help="kernel-sum: rows that must be near for a local mean to be drawn.", rich_help_panel=MAP),
+    ] = 20.0,
+    level: Annotated[
+        float, typer.Option(help="kernel-sum: confidence of the inner and outer set.", rich_help_panel=MAP)
+    ] = 0.95,
     region: Annotated[
         Path | None,
         typer.Option(
@@ -231,30 +251,45 @@ def release(
         middle = 0.5 * (low + high) if centre is None else centre
         covariance = options.covariance(kernel, length_scale, alpha)
         projection = None if crs is None else Projection(crs, box)
-        extra = {name: f"paths{suffix(name)}" for name in formats.replace(" ", "").split(",") if name}
+        extra = {
+            name: f"{'sums' if mechanism == 'kernel-sum' else 'paths'}{suffix(name)}"
+            for name in formats.replace(" ", "").split(",")
+            if name
+        }
         if extra and projection is None:
             raise ValueError("--formats needs --crs: the files say where they are.")
         length = "units" if projection is None else projection.unit
-        parameters: dict[str, Any] = {
-            "kernel": covariance,
+        common: dict[str, Any] = {
             "domain": box,
-            "response_range": (low, high),
-            "ridge": ridge,
             "locations": box.grid(shape),
             "grid": shape,
-            "paths": paths,
             "coordinates": "unit" if length_unit == "domain" else "data",
-            "centre": middle,
-            "jitter": jitter,
             "nugget": nugget,
-            "prior_noise": prior_noise,
-            "assumption": None
-            if assumption is None
-            else options.assumption_of(assumption, max(high - middle, middle - low), covariance),
             "unit": unit_of_privacy(lattice, minimum_count, length=length) if lattice else unit,
         }
+        kind: type[PosteriorMechanism] | type[KernelSumMechanism]
+        if mechanism == "posterior":
+            kind = PosteriorMechanism
+            parameters = common | {
+                "kernel": covariance,
+                "response_range": (low, high),
+                "centre": middle,
+                "ridge": ridge,
+                "paths": paths,
+                "jitter": jitter,
+                "prior_noise": prior_noise,
+                "assumption": None
+                if assumption is None
+                else options.assumption_of(assumption, max(high - middle, middle - low), covariance),
+            }
+        elif mechanism == "kernel-sum":
+            kind = KernelSumMechanism
+            options.refuse_given(context, POSTERIOR_ONLY, "only --mechanism posterior has it")
+            parameters = common | {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)}
+        else:
+            raise ValueError(f"--mechanism is posterior or kernel-sum; got {mechanism!r}.")
         # Everything public is checked on a stand-in before the table is opened.
-        PosteriorMechanism(scale=1.0 if scale is None else scale, delta=0.5, **parameters)
+        kind(scale=1.0 if scale is None else scale, delta=0.5, **parameters)
         outline = None if region is None else Region.read(region)
         book = None if ledger is None else Ledger.open(ledger)
         _claim(out, force)
@@ -285,34 +320,21 @@ def release(
             _report(private_report, records)
             parameters["delta"] = options.delta_of(delta, records.n)
             step("Finding the price")
-            mechanism = (
-                PosteriorMechanism.calibrated(n=records.n, epsilon=epsilon, **parameters)
+            ready = (
+                kind.calibrated(n=records.n, epsilon=epsilon, **parameters)
                 if epsilon is not None
-                else PosteriorMechanism(scale=scale or 0.0, **parameters)
+                else kind(scale=scale or 0.0, **parameters)
             )
-            step("Drawing the paths")
-            result = (
-                mechanism.run(records, SystemRandomness())
-                if book is None
-                else book.run(mechanism, records, n=records.n)
-            )
+            step("Making the release")
+            result = ready.run(records, SystemRandomness()) if book is None else book.run(ready, records, n=records.n)
             step("Writing")
-            assert isinstance(result, PathRelease)
-            sheet = PathSheet(
-                result,
-                names,
-                threshold,
-                below,
-                fraction,
-                smooth_,
-                outline,
-                projection,
-                title,
-                units or response,
-                source,
-                extra,
-            )
-            files = sheet.write(out)
+            page = Page(names, threshold, below, outline, projection, title, units or response, source, extra)
+            if isinstance(result, KernelSumRelease):
+                what, files = "value sum and density", SumSheet(page, result, floor, level).write(out)
+            else:
+                assert isinstance(result, PathRelease)
+                what = f"{paths} path{'s' if paths > 1 else ''}"
+                files = PathSheet(page, result, fraction, smooth_).write(out)
         certificate = result.certificate
         if book is None:
             note("No --ledger: nothing remembers this release, so nothing stops the budget being spent twice.")
@@ -327,17 +349,16 @@ def release(
                 "rule": certificate.rule,
                 "neighbours": str(certificate.neighbours),
                 "n": records.n,
-                "ridge": mechanism.ridge,
-                "scale": mechanism.scale,
-                "paths": paths,
+                "mechanism": mechanism,
+                "scale": ready.scale,
+                **({"ridge": ridge, "paths": paths} if mechanism == "posterior" else {}),
                 "ledger_entry": certificate.ledger_entry,
                 "out": str(out),
                 "files": files,
             },
             as_json=json_,
             lines=[
-                f"Released {paths} path{'s' if paths > 1 else ''} on a grid of {' x '.join(map(str, shape))} "
-                f"from {records.n:,} records.",
+                f"Released {what} on a grid of {' x '.join(map(str, shape))} from {records.n:,} records.",
                 f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {round_up_significant(certificate.delta)} "
                 f"(neighbours: {certificate.neighbours}; {certificate.rule}).",
                 f"{out}: {', '.join(files)}",
