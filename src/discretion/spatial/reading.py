@@ -669,6 +669,7 @@ def _outside_problems(table: _Table, X: Floats, out: Mask, domain: Box, names: t
             )
     with np.errstate(over="ignore"):
         thousandfold = domain.contains(X / 1000) | domain.contains(X * 1000)
-    report(thousandfold, " by a factor of 1000: another unit of length", "Convert these rows")
+    scaled = ", and inside when scaled by 1000: another unit of length, or too small a domain"
+    report(thousandfold, scaled, f"Convert these rows, {rule}")
     report(rest, "", f"Correct these rows, {rule}")
     return problems
