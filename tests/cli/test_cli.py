@@ -271,3 +271,44 @@ def test_options_without_effect_are_refused(run, table, tmp_path):
     assert "--ridge" in said
     assert "--paths" in said
     assert "--mechanism" in run(*options(table, tmp_path / "out", mechanism="laplace"), code=BAD_INPUT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fraction": "2"}, "--fraction"),
+        ({"smooth": "-1"}, "--smooth"),
+        ({"grid": "3000"}, "--grid"),
+        ({"threshold": "4000"}, "--threshold"),
+        ({"aggregate": "hexagons:1e7"}, "does not fit"),
+        ({"minimum_count": "0"}, "--minimum-count"),
+        ({"level": "1.5"}, "--level"),
+    ],
+)
+def test_public_mistakes_are_found_before_anything_is_spent(run, table, tmp_path, changes, message):
+    book = tmp_path / "book"
+    run("ledger", "init", book, "--dataset", "d", "--epsilon", 9, "--delta", "1e-3")
+    assert message in run(*options(table, tmp_path / "out", ledger=book, **changes), code=BAD_INPUT)
+    assert not Ledger.open(book).entries()
+
+
+def test_a_region_elsewhere_and_a_report_among_the_results_are_refused(run, table, tmp_path):
+    region = tmp_path / "region.geojson"
+    region.write_text('{"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}')
+    out = tmp_path / "out"
+    assert "no point of the grid" in run(*options(table, out, region=region), code=BAD_INPUT)
+    assert "--private-report" in run(*options(table, out, private_report=out / "private"), code=BAD_INPUT)
+
+
+def test_force_leaves_nothing_of_the_earlier_release(run, table, tmp_path):
+    out = tmp_path / "out"
+    run(*options(table, out))
+    run(*options(table, out, threshold=None), "--force")
+    assert not (out / "excursion.geojson").exists()
+
+
+def test_the_certificate_says_which_rows_were_left_out(run, table, tmp_path):
+    out = tmp_path / "out"
+    run(*options(table, out, where="new_build=0", missing="drop"))
+    unit = Certificate.from_json((out / "certificate.json").read_text()).unit
+    assert "rows without new_build=0, rows with a missing value" in unit

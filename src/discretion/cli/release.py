@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +36,7 @@ FILES = (
     "sums.tif",
     "sums.parquet",
 )
+MOST_POINTS = 20_000
 POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "fraction", "smooth_")
 
 TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
@@ -242,12 +244,34 @@ def release(
         shape = options.counts(grid, box.dimension)
         if threshold is not None and box.dimension != 2:
             raise ValueError("--threshold draws a map and needs two covariates.")
+        if not 0 < fraction <= 1:
+            raise ValueError(f"--fraction must lie above 0 and at most at 1; got {fraction:g}.")
+        if not 0 < level < 1:
+            raise ValueError(f"--level must lie strictly between 0 and 1; got {level:g}.")
+        for word, value in (("--smooth", smooth_), ("--floor", floor)):
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{word} must be a number >= 0; got {value:g}.")
+        if minimum_count < 1:
+            raise ValueError(f"--minimum-count must be at least 1; got {minimum_count}.")
+        if mechanism == "posterior" and math.prod(shape) > MOST_POINTS:
+            raise ValueError(
+                f"--grid {grid} has {math.prod(shape):,} points; posterior paths need memory in its square, so at most "
+                f"{MOST_POINTS:,}. --mechanism kernel-sum takes larger grids."
+            )
+        if private_report is not None and private_report.resolve().is_relative_to(out.resolve()):
+            raise ValueError("--private-report must not lie in --out, which is for publishing.")
         if (scale is None) == (epsilon is None):
             raise ValueError("Give --scale, or --epsilon to have the smallest scale that meets it; not both.")
         if length_unit not in ("domain", "data"):
             raise ValueError(f"--length-unit is domain or data; got {length_unit!r}.")
         lattice = None if aggregate_ is None else HexagonLattice(options.hexagon_size(aggregate_), box)
+        if lattice is not None and lattice.size > min(np.subtract(box.upper, box.lower)):
+            raise ValueError(
+                f"--aggregate: a hexagon {lattice.size:g} wide does not fit the domain; choose smaller ones."
+            )
         low, high = options.interval(response_range, "--response-range")
+        if threshold is not None and not low <= threshold <= high:
+            raise ValueError(f"--threshold {threshold:g} lies outside --response-range {response_range}.")
         middle = 0.5 * (low + high) if centre is None else centre
         covariance = options.covariance(kernel, length_scale, alpha)
         projection = None if crs is None else Projection(crs, box)
@@ -265,7 +289,8 @@ def release(
             "grid": shape,
             "coordinates": "unit" if length_unit == "domain" else "data",
             "nugget": nugget,
-            "unit": unit_of_privacy(lattice, minimum_count, length=length) if lattice else unit,
+            "unit": (unit_of_privacy(lattice, minimum_count, length=length) if lattice else unit).rstrip(".")
+            + _kept(where or [], missing, outside),
         }
         kind: type[PosteriorMechanism] | type[KernelSumMechanism]
         if mechanism == "posterior":
@@ -291,6 +316,8 @@ def release(
         # Everything public is checked on a stand-in before the table is opened.
         kind(scale=1.0 if scale is None else scale, delta=0.5, **parameters)
         outline = None if region is None else Region.read(region)
+        if outline is not None and box.dimension == 2 and not outline.contains(box.grid(shape)).any():
+            raise ValueError(f"--region {region} holds no point of the grid; is it in the table's coordinates?")
         book = None if ledger is None else Ledger.open(ledger)
         _claim(out, force)
         if "geotiff" in extra and projection is not None:
@@ -328,6 +355,9 @@ def release(
             step("Making the release")
             result = ready.run(records, SystemRandomness()) if book is None else book.run(ready, records, n=records.n)
             step("Writing")
+            for name in FILES:
+                # With --force: no file of an earlier release may stand beside this certificate.
+                (out / name).unlink(missing_ok=True)
             page = Page(names, threshold, below, outline, projection, title, units or response, source, extra)
             if isinstance(result, KernelSumRelease):
                 what, files = "value sum and density", SumSheet(page, result, floor, level).write(out)
@@ -364,6 +394,16 @@ def release(
                 f"{out}: {', '.join(files)}",
             ],
         )
+
+
+def _kept(where: list[str], missing: str, outside: str) -> str:
+    """What the rules that leave rows out mean for the promise, in words for the certificate."""
+    rules = [f"rows without {condition}" for condition in where]
+    rules += ["rows with a missing value"] if missing == "drop" else []
+    rules += ["rows outside the domain"] if outside == "drop" else []
+    if not rules:
+        return ""
+    return f". Left out by rule: {', '.join(rules)}; the promise is for the rows kept, given how many were kept"
 
 
 def _claim(out: Path, force: bool) -> None:
