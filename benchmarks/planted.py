@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from discretion import Box, Ledger, PosteriorSampler
+from discretion.posterior import KernelSum
 
 EASTING, NORTHING, PRICE = 530123.4567, 180765.4321, 765432.198
 
@@ -56,7 +57,7 @@ def leaks() -> tuple[list[str], list[str]]:
         out, book, sales = home / "out", home / "ledger.sqlite", home / "sales.csv"
         table(sales)
         table(home / "broken.csv", broken=True)
-        Ledger.create(book, dataset="planted", epsilon=4.0, delta=1e-3)
+        Ledger.create(book, dataset="planted", epsilon=7.0, delta=3e-3)
         release = [
             *(sys.executable, "-m", "discretion", "release"),
             *("--covariates", "easting_m,northing_m", "--response", "price_gbp", "--transform", "log"),
@@ -68,35 +69,44 @@ def leaks() -> tuple[list[str], list[str]]:
                 "--length-scale",
                 "0.1",
             ),
-            *("--epsilon", "3", "--delta", "1e-3", "--grid", "12", "--threshold", "13", "--paths", "2"),
-            *("--ledger", str(book)),
+            *("--epsilon", "3", "--delta", "1e-3", "--grid", "12", "--threshold", "13", "--ledger", str(book)),
         ]
+        sums = [*release, "--mechanism", "kernel-sum"]
         runs = {
-            "release": [*release, str(sales), "--out", str(out)],
-            "over budget": [*release, str(sales), "--out", str(home / "again")],
+            "release": [*release, str(sales), "--paths", "2", "--out", str(out)],
+            "release of sums": [*sums, str(sales), "--out", str(home / "sums")],
+            "over budget": [*release, str(sales), "--epsilon", "9", "--out", str(home / "again")],
             "broken table": [*release, str(home / "broken.csv"), "--out", str(home / "other")],
+            "broken table of sums": [*sums, str(home / "broken.csv"), "--out", str(home / "another")],
         }
         for name, command in runs.items():
             ran = subprocess.run(command, capture_output=True, check=False)
             places[f"stdout of {name}"], places[f"stderr of {name}"] = ran.stdout, ran.stderr
-            if (ran.returncode == 0) != (name == "release"):
+            if (ran.returncode == 0) != name.startswith("release"):
                 raise RuntimeError(f"{name} ended with exit code {ran.returncode}.")
         for path in sorted(home.rglob("*")):
-            if (path.is_file() and path.suffix != ".csv") or path.name == "paths.csv":
-                places[path.name] = path.read_bytes()
+            if (path.is_file() and path.suffix != ".csv") or path.name in ("paths.csv", "sums.csv"):
+                places[str(path.relative_to(home))] = path.read_bytes()
 
         X = np.array([[EASTING, NORTHING], [510_000.0, 160_000.0], [550_000.0, 190_000.0]])
         y = np.log([PRICE, 4e5, 5e5])
         domain = Box((503_000.0, 155_000.0), (562_000.0, 201_000.0))
-        sampler = PosteriorSampler(domain, (12, 14), ridge=5.0, scale=0.1, delta=1e-3, grid=4, ledger=None).fit(X, y)
-        places["pickle of the estimator"] = pickle.dumps(sampler)
-        places["pickle of the release"] = pickle.dumps(sampler.release_)
-        places["representations"] = repr([sampler, sampler.release_, sampler.mechanism_, vars(sampler)]).encode()
-        for name, bad in (("NaN", np.nan), ("infinity", np.inf)):
-            try:
-                sampler.fit(X, np.append(y[:2], bad))
-            except ValueError:
-                places[f"error on {name}"] = traceback.format_exc().encode()
+        for estimator in (
+            PosteriorSampler(domain, (12, 14), ridge=5.0, scale=0.1, delta=1e-3, grid=4),
+            KernelSum(domain, (12, 14), scale=1.0, delta=1e-3, grid=4),
+        ):
+            kind, fitted = type(estimator).__name__, estimator.fit(X, y)
+            places[f"pickle of {kind}"] = pickle.dumps(fitted)
+            places[f"pickle of the release of {kind}"] = pickle.dumps(fitted.release_)
+            public = [fitted, fitted.release_, fitted.mechanism_, vars(fitted)]
+            places[f"representations of {kind}"] = repr(public).encode()
+            for name, bad in (("NaN", np.nan), ("infinity", np.inf), ("text", f"{PRICE}x")):
+                try:
+                    fitted.fit(X, np.append(y[:2].astype(object), bad))
+                except ValueError:
+                    places[f"error of {kind} on {name}"] = traceback.format_exc().encode()
+                else:
+                    raise RuntimeError(f"{kind} took {name} for a response.")
     for name in [name for name in places if name.endswith(".gz")]:
         places[name] = gzip.decompress(places[name])
     marks = patterns()

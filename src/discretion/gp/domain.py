@@ -121,6 +121,11 @@ class Box:
         """(X - lower) / (upper - lower): the affine map of the box to the unit cube, shape (n, d)."""
         return (as_points(X, self.dimension) - self.lower) / self._sides
 
+    @property
+    def unit_domain(self) -> Box:
+        """The unit cube: what `unit` maps the box to."""
+        return Box((0.0,) * self.dimension, (1.0,) * self.dimension)
+
     def from_unit(self, U: npt.ArrayLike) -> Array:
         """lower (1 - U) + upper U: the inverse of `unit`, exact at 0 and at 1, shape (n, d)."""
         points = as_points(U, self.dimension, "U")
@@ -207,6 +212,15 @@ class Ball:
         smallest = float(scales_per_axis(length_scale, self.dimension).min())
         slack = 4 * EPS * (self.dimension + 4) * self._reach
         return (2.0 * self.radius + slack) / smallest
+
+    def unit(self, X: npt.ArrayLike) -> Array:
+        """1/2 + (X - center) / (2 radius): maps the ball to that of diameter 1 in the unit cube, shape (n, d)."""
+        return 0.5 + (as_points(X, self.dimension) - np.asarray(self.center)) / (2.0 * self.radius)
+
+    @property
+    def unit_domain(self) -> Ball:
+        """The ball of diameter 1 in the unit cube: what `unit` maps the ball to."""
+        return Ball((0.5,) * self.dimension, 0.5)
 
 
 Domain = Box | Ball

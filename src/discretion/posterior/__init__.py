@@ -16,7 +16,8 @@ from discretion.posterior.assumptions import (
     ResponseOnly,
     Separated,
 )
-from discretion.posterior.kernel_sum import KernelSum, KernelSumMechanism, KernelSumRelease, PartialSums
+from discretion.posterior.kernel_sum import KernelSumMechanism, KernelSumRelease, PartialSums
+from discretion.posterior.kernel_sum_estimator import KernelSum
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.sampler import PosteriorSampler
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 
 from discretion.gp import Ball, Box, DensePosterior, Diagonal, Exponential, Kernel, SamplePaths
 from discretion.gp.path import mean_rounding, nugget_floor
 from discretion.posterior.account import calibrate_posterior, posterior_loss
 from discretion.posterior.assumptions import RKHS, Assumption, Bounded, Exponential1D
 from discretion.posterior.assumptions import Diagonal as DiagonalKernel
+from discretion.posterior.records import PrivateRecords, checked_points, checked_records
 from discretion.privacy import (
     Certificate,
     GaussianDP,
@@ -34,7 +34,7 @@ from discretion.privacy import (
     smallest,
 )
 
-__all__ = ["Custodian", "PathRelease", "PosteriorMechanism", "PrivateRecords"]
+__all__ = ["Custodian", "PathRelease", "PosteriorMechanism"]
 
 _NUGGET = 1e-6
 
@@ -45,15 +45,6 @@ LIMITS = (
     "The last bits of samples, and rounding of their covariance: the proof is for exact Gaussians. The nugget keeps "
     "noise where rounding leaves none; epsilon counts the rounding of the mean, not that of the covariance.",
 )
-
-
-class PrivateRecords(Protocol):
-    """Anything with ``covariates`` (n, d) and ``response`` (n,), float64."""
-
-    @property
-    def covariates(self) -> NDArray[np.float64]: ...
-    @property
-    def response(self) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,14 +297,17 @@ class PosteriorMechanism:
         PublicError
             Names shapes and rows, never values.
         """
-        X, _ = checked_records(records, self.domain.dimension)
+        return len(self._checked(records)[0])
+
+    def _checked(self, records: PrivateRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        X, Y = checked_records(records, self.domain.dimension)
         if not self._assumption.survives_clamping and not self.domain.contains(X).all():
             # Clamping could move a record off the declared function, or two records onto one place.
             raise PublicError(
                 f"Records lie outside the domain, where the assumption {self._assumption.name!r} says nothing; "
                 "widen the domain, or leave the assumption out."
             )
-        return len(X)
+        return X, Y[:, 0]
 
     # --- the release -------------------------------------------------------------------------------------------------
 
@@ -337,9 +331,8 @@ class PosteriorMechanism:
         self, records: PrivateRecords, randomness: Randomness
     ) -> tuple[Certificate, list[Callable[[], SamplePaths]]]:
         """The certificate, and makers of the independent layers whose sum is released: posterior, prior noise."""
-        n = self.check(records)
-        X, y = checked_records(records, self.domain.dimension)
-        nugget = self.effective_nugget(n)
+        X, y = self._checked(records)
+        nugget = self.effective_nugget(len(X))
         low, high = self.response_range
 
         def layer(X: NDArray[np.float64], y: NDArray[np.float64], scale: float) -> Callable[[], SamplePaths]:
@@ -353,7 +346,7 @@ class PosteriorMechanism:
         layers = [layer(here, there, self.scale)]
         if self.prior_noise > 0:
             layers.append(layer(np.empty((0, X.shape[1])), np.empty(0), self.prior_noise))
-        return self.certificate(n, randomness), layers
+        return self.certificate(len(X), randomness), layers
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 
@@ -402,18 +395,10 @@ class PosteriorMechanism:
         return account | {"scale": self.scale} if scale else account
 
     def _kernel_domain(self) -> Box | Ball:
-        if self.coordinates == "data":
-            return self.domain
-        if isinstance(self.domain, Box):
-            return Box((0.0,) * self.domain.dimension, (1.0,) * self.domain.dimension)
-        return Ball((0.5,) * self.domain.dimension, 0.5)
+        return self.domain if self.coordinates == "data" else self.domain.unit_domain
 
     def _kernel_coordinates(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.coordinates == "data":
-            return X
-        if isinstance(self.domain, Box):
-            return self.domain.unit(X)
-        return 0.5 + (X - np.asarray(self.domain.center)) / (2.0 * self.domain.radius)
+        return X if self.coordinates == "data" else self.domain.unit(X)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -513,51 +498,3 @@ class Custodian:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("A Custodian is private and is never pickled; extend the paths where the records are.")
-
-
-def checked_points(X: ArrayLike, dimension: int) -> NDArray[np.float64]:
-    """X as finite float64 of shape (m, dimension)."""
-    points = np.asarray(X, dtype=np.float64)
-    if points.ndim == 1 and dimension == 1:
-        points = points[:, None]
-    if points.ndim != 2 or points.shape[1] != dimension:
-        raise ValueError(f"Points must have shape (m, {dimension}); got {points.shape}.")
-    if not np.isfinite(points).all():
-        raise ValueError("Points must be finite.")
-    return points
-
-
-def numbers(values: Any, what: str) -> NDArray[np.float64]:
-    """`values` as float64. What NumPy says of values it can't convert quotes them, so it is not passed on."""
-    problem: type[Exception] | None = None
-    array = np.empty(0)
-    try:
-        if issparse(values):
-            raise PublicError(f"Sparse data not supported: give {what} as a dense array.")
-        raw = np.asarray(values)
-        if raw.dtype.kind == "c":
-            raise PublicError(f"Complex data not supported: {what} must be real numbers.")
-        array = np.asarray(raw, dtype=np.float64)
-    except PublicError:
-        raise
-    except Exception as error:
-        problem = TypeError if isinstance(error, TypeError) else PublicError
-    if problem is not None:
-        # Outside the handler, so that the original does not hang on as __context__.
-        raise problem(f"{what}: every argument must be a string or a number that converts to a real number.")
-    return array
-
-
-def checked_records(records: PrivateRecords, dimension: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Covariates and response as finite float64 arrays; errors name shapes and rows, never values."""
-    X, y = numbers(records.covariates, "covariates"), numbers(records.response, "response")
-    if X.ndim != 2 or X.shape[1] != dimension or y.shape != (len(X),):
-        raise PublicError(
-            f"Records must have covariates of shape (n, {dimension}) and response of shape (n,); "
-            f"got {X.shape} and {y.shape}."
-        )
-    rows = np.flatnonzero(~(np.isfinite(X).all(axis=1) & np.isfinite(y)))
-    if rows.size:
-        listed = ", ".join(map(str, rows[:10])) + (f" and {rows.size - 10} more" if rows.size > 10 else "")
-        raise PublicError(f"Records are not finite at rows {listed} (from 0); mend or remove them by a public rule.")
-    return X, y

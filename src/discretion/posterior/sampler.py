@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from discretion.gp import Ball, Box, Kernel, Matern32
 from discretion.posterior.assumptions import Assumption
-from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism, checked_points, numbers
-from discretion.privacy import Ledger, Mechanism, PrivacyLoss, Randomness, SystemRandomness
+from discretion.posterior.estimator import PrivateEstimator
+from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
+from discretion.posterior.records import Records
+from discretion.privacy import Ledger, Mechanism, PrivacyLoss, Randomness
 
 __all__ = ["PosteriorSampler"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Records:
-    covariates: NDArray[np.float64]
-    response: NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -57,7 +50,7 @@ class _KeepingCustodian:
         return release
 
 
-class PosteriorSampler(RegressorMixin, BaseEstimator):
+class PosteriorSampler(PrivateEstimator):
     """Release Gaussian-process posterior sample paths under differential privacy.
 
     Covariates *and* responses are private; neighbours differ in one whole record and n is public. All parameters are
@@ -187,7 +180,7 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
         if self.delta is None and n == 1:
             raise ValueError("With one record delta = n ** -1.1 would be 1, which promises nothing; give a delta.")
         domain = self._domain(dimension)
-        locations, grid = self._locations(domain)
+        locations, grid = self._places(domain)
         parameters: dict[str, Any] = {
             "kernel": Matern32(0.1) if self.kernel is None else self.kernel,
             "domain": domain,
@@ -252,27 +245,10 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
     def _release(self, X: ArrayLike, y: ArrayLike, runner: Callable[[PosteriorMechanism], Mechanism]) -> None:
         X, y = self._private(X, y)
         mechanism = self.mechanism(len(X), X.shape[1])
-        records = _Records(X, y)
-        # A test seed starts anew at every fit, and the parameter stays as it was.
-        randomness = deepcopy(self.randomness)
-        if self.ledger is None:
-            release = runner(mechanism).run(records, SystemRandomness() if randomness is None else randomness)
-        else:
-            book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
-            release = book.run(runner(mechanism), records, n=len(X), randomness=randomness)
+        release = self._charged(runner(mechanism), Records(X, y), len(X))
         assert isinstance(release, PathRelease)
         self.release_ = release
         self.mechanism_ = mechanism
-
-    def _private(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""
-        X = numbers(X, "X")
-        y = y if y is None else numbers(y, "y")
-        if X.ndim == 1:
-            raise ValueError("Expected 2D array, got 1D array instead. Reshape your data: one row for each record.")
-        # Plain arrays also keep column names out of the fitted object: without a header they are a record.
-        checked: Any = validate_data(self, X, y, dtype=np.float64, y_numeric=True)  # pyright: ignore[reportArgumentType]
-        return checked[0], np.asarray(checked[1], dtype=np.float64)
 
     def sample(self, X: ArrayLike | None = None) -> NDArray[np.float64]:
         """Values of the released paths, shape (paths, m), exactly as released.
@@ -293,37 +269,5 @@ class PosteriorSampler(RegressorMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Mean over the released paths, interpolated to X with the prior; shape (len(X),). Post-processing: free."""
-        check_is_fitted(self)
-        checked: Any = validate_data(self, X, dtype=np.float64, reset=False)  # pyright: ignore[reportArgumentType]
-        return self.release_.interpolate(checked).mean(axis=0)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.randomness is None
-        tags.regressor_tags.poor_score = True  # the posterior's randomness is the noise that protects the records
-        return tags
-
-    def _domain(self, dimension: int | None) -> Box | Ball:
-        if isinstance(self.domain, Box | Ball):
-            if dimension is not None and dimension != self.domain.dimension:
-                raise ValueError(f"The records have {dimension} covariates, the domain {self.domain.dimension}.")
-            return self.domain
-        low, high = self.domain
-        if dimension is None:
-            raise ValueError("The domain is a pair of numbers: say how many covariates there are (dimension=...).")
-        return Box((float(low),) * dimension, (float(high),) * dimension)
-
-    def _locations(self, domain: Box | Ball) -> tuple[NDArray[np.float64], tuple[int, ...] | None]:
-        if self.locations is not None:
-            if self.grid is not None:
-                raise ValueError("Give locations or grid, not both.")
-            return checked_points(self.locations, domain.dimension), None
-        side = int(1024 ** (1.0 / domain.dimension) + 1e-9)
-        grid = side if self.grid is None else self.grid
-        counts = (grid,) * domain.dimension if isinstance(grid, int) else tuple(grid)
-        if side < 2 and self.grid is None:
-            raise ValueError(f"In {domain.dimension} dimensions there is no default grid; give locations=....")
-        if isinstance(domain, Ball):
-            center = np.asarray(domain.center)
-            domain = Box(tuple(center - domain.radius), tuple(center + domain.radius))
-        return domain.grid(counts), counts
+        points = self._points(X)
+        return self.release_.interpolate(points).mean(axis=0)

@@ -1,0 +1,96 @@
+"""What the estimators share: how public places are given, how private input is checked, one door to the ledger."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discretion.gp import Ball, Box
+from discretion.posterior.records import Floats, Records, checked_points, numbers
+from discretion.privacy import Ledger, Mechanism, Randomness, Release, SystemRandomness
+
+__all__ = ["PrivateEstimator"]
+
+
+class PrivateEstimator(RegressorMixin, BaseEstimator):
+    """A scikit-learn regressor whose records are private and whose fitted state is a release.
+
+    A subclass has the parameters ``domain``, ``locations``, ``grid``, ``ledger`` and ``randomness``.
+    """
+
+    domain: Box | Ball | tuple[float, float]
+    locations: ArrayLike | None
+    grid: int | tuple[int, ...] | None
+    ledger: Ledger | str | Path | None
+    randomness: Randomness | None
+
+    def _private(self, X: ArrayLike, y: ArrayLike, *, multi_output: bool = False) -> tuple[Floats, Floats]:
+        """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""
+        table: Any = _table(X)
+        response: Any = y if y is None else numbers(y, "y")
+        # Plain arrays also keep column names out of the fitted object: without a header they are a record.
+        checked: Any = validate_data(self, table, response, dtype=np.float64, y_numeric=True, multi_output=multi_output)
+        return checked[0], np.asarray(checked[1], dtype=np.float64)
+
+    def _points(self, X: ArrayLike) -> Floats:
+        """Where a fitted estimator is asked, of as many columns as its records had."""
+        check_is_fitted(self)
+        table: Any = _table(X)
+        return np.asarray(validate_data(self, table, dtype=np.float64, reset=False))
+
+    def _charged(self, mechanism: Mechanism, records: Records, n: int) -> Release:
+        """Run the mechanism, through the ledger if there is one, which is told of n records."""
+        # A test seed starts anew at every fit, and the parameter stays as it was.
+        randomness = deepcopy(self.randomness)
+        if self.ledger is None:
+            return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
+        return book.run(mechanism, records, n=n, randomness=randomness)
+
+    def _domain(self, dimension: int | None) -> Any:
+        """The public domain; a pair of numbers is a cube of as many dimensions as the records have."""
+        if isinstance(self.domain, Box | Ball):
+            if dimension is not None and dimension != self.domain.dimension:
+                raise ValueError(f"The records have {dimension} covariates, the domain {self.domain.dimension}.")
+            return self.domain
+        low, high = self.domain
+        if dimension is None:
+            raise ValueError("The domain is a pair of numbers: say how many covariates there are (dimension=...).")
+        return Box((float(low),) * dimension, (float(high),) * dimension)
+
+    def _places(self, domain: Box | Ball) -> tuple[Floats, tuple[int, ...] | None]:
+        """The public locations, and the shape of the grid they span, if they do."""
+        if self.locations is not None:
+            if self.grid is not None:
+                raise ValueError("Give locations or grid, not both.")
+            return checked_points(self.locations, domain.dimension), None
+        side = int(1024 ** (1.0 / domain.dimension) + 1e-9)
+        grid = side if self.grid is None else self.grid
+        counts = (grid,) * domain.dimension if isinstance(grid, int) else tuple(grid)
+        if side < 2 and self.grid is None:
+            raise ValueError(f"In {domain.dimension} dimensions there is no default grid; give locations=....")
+        if isinstance(domain, Ball):
+            center = np.asarray(domain.center)
+            domain = Box(tuple(center - domain.radius), tuple(center + domain.radius))
+        return domain.grid(counts), counts
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.randomness is None
+        tags.regressor_tags.poor_score = True  # the noise that protects the records
+        return tags
+
+
+def _table(X: ArrayLike) -> Floats:
+    """X as float64 of two dimensions."""
+    table = numbers(X, "X")
+    if table.ndim == 1:
+        raise ValueError("Expected 2D array, got 1D array instead. Reshape your data: one row for each record.")
+    return table

@@ -1,0 +1,99 @@
+"""Private records as mechanisms read them: checked without a word of what they hold.
+
+What NumPy and scikit-learn say of input they refuse quotes it, so nothing private reaches them before it is numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+
+from discretion.privacy import PublicError
+
+__all__ = ["PrivateRecords", "Records", "checked_points", "checked_records", "numbers"]
+
+Floats = NDArray[np.float64]
+
+
+class PrivateRecords(Protocol):
+    """Anything with ``covariates`` (n, d) and ``response`` (n,), or (n, columns), float64."""
+
+    @property
+    def covariates(self) -> Floats: ...
+    @property
+    def response(self) -> Floats: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Records:
+    """PRIVATE. Records in memory; ``units`` (n,) says whose each one is."""
+
+    covariates: Floats
+    response: Floats
+    units: NDArray[Any] | None = None
+
+
+def numbers(values: Any, what: str) -> Floats:
+    """`values` as float64, in whatever shape they have.
+
+    Raises
+    ------
+    PublicError, TypeError
+        If they are not real numbers; names `what`, never a value.
+    """
+    problem: type[Exception] | None = None
+    array = np.empty(0)
+    try:
+        if issparse(values):
+            raise PublicError(f"Sparse data not supported: give {what} as a dense array.")
+        raw = np.asarray(values)
+        if raw.dtype.kind == "c":
+            raise PublicError(f"Complex data not supported: {what} must be real numbers.")
+        array = np.asarray(raw, dtype=np.float64)
+    except PublicError:
+        raise
+    except Exception as error:
+        problem = TypeError if isinstance(error, TypeError) else PublicError
+    if problem is not None:
+        # Outside the handler, so that the original does not hang on as __context__.
+        raise problem(f"{what}: every argument must be a string or a number that converts to a real number.")
+    return array
+
+
+def checked_points(X: ArrayLike, dimension: int) -> Floats:
+    """X as finite float64 of shape (m, dimension)."""
+    points = numbers(X, "Points")
+    if points.ndim == 1 and dimension == 1:
+        points = points[:, None]
+    if points.ndim != 2 or points.shape[1] != dimension:
+        raise ValueError(f"Points must have shape (m, {dimension}); got {points.shape}.")
+    if not np.isfinite(points).all():
+        raise ValueError("Points must be finite.")
+    return points
+
+
+def checked_records(records: PrivateRecords, dimension: int, columns: int = 1) -> tuple[Floats, Floats]:
+    """Covariates (n, dimension) and responses (n, columns), finite; one column may also come as (n,).
+
+    Raises
+    ------
+    PublicError
+        Names shapes and rows, never values.
+    """
+    X, Y = numbers(records.covariates, "covariates"), numbers(records.response, "response")
+    columned = Y[:, None] if Y.ndim == 1 else Y
+    if X.ndim != 2 or X.shape[1] != dimension or columned.shape != (len(X), columns):
+        responses = "(n,)" if columns == 1 else f"(n, {columns})"
+        raise PublicError(
+            f"Records must have covariates of shape (n, {dimension}) and response of shape {responses}; "
+            f"got {X.shape} and {Y.shape}."
+        )
+    rows = np.flatnonzero(~(np.isfinite(X).all(axis=1) & np.isfinite(columned).all(axis=1)))
+    if rows.size:
+        listed = ", ".join(map(str, rows[:10])) + (f" and {rows.size - 10} more" if rows.size > 10 else "")
+        raise PublicError(f"Records are not finite at rows {listed} (from 0); mend or remove them by a public rule.")
+    return X, columned
