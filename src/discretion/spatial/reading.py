@@ -18,7 +18,8 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -311,8 +312,9 @@ class _Table:
         return Problem(what, mend, columns, tuple(self.rows[mask].tolist()), self.place)
 
 
-def _check_names(source: str, names: Sequence[str], wanted: Sequence[str], header_is_text: bool) -> None:
+def _check_names(source: str, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Refuse a missing or ambiguous column; quote no name if the first row may be a record."""
+    header_is_text = not any(_NUMBER.fullmatch(name.replace(",", ".")) for name in names)
     problems = []
     for name in wanted:
         if names.count(name) > 1:
@@ -458,7 +460,7 @@ def _read_csv(path: Path, wanted: Sequence[str], delimiter: str | None, encoding
         rows, lengths = rows[~blank], lengths[~blank]
         notes.append(f"{_rows(blank)} without any text skipped")
     header = [name.strip() for name in records[0]]
-    _check_names(source, header, wanted, not any(_NUMBER.fullmatch(name.replace(",", ".")) for name in header))
+    _check_names(source, header, wanted)
     if len(records) == 1:
         raise _refuse(source, "a header line and no record", "Give a file with records")
     ragged = lengths != len(header)
@@ -485,7 +487,9 @@ def _sniff(text: str, wanted: Sequence[str]) -> str:
     return max(SNIFFED, key=merit)
 
 
-def _read_parquet(path: Path, wanted: Sequence[str]) -> _Table:
+@contextmanager
+def _open_parquet(path: Path, wanted: Sequence[str], **options: Any) -> Iterator[Any]:
+    """A pyarrow ParquetFile that has the columns; what goes wrong with it is BadTable."""
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -495,13 +499,16 @@ def _read_parquet(path: Path, wanted: Sequence[str]) -> _Table:
     if not path.is_file():
         raise _refuse(source, "no such file", "Check the path")
     try:
-        file = parquet.ParquetFile(path)
-        names = file.schema_arrow.names
-        _check_names(source, names, wanted, header_is_text=True)
-        frame = file.read(columns=list(wanted))
+        with parquet.ParquetFile(path, **options) as file:
+            _check_names(source, file.schema_arrow.names, wanted)
+            yield file
     except (pyarrow.ArrowException, OSError):
         raise _refuse(source, "not a readable Parquet file", "Write it again, or rename it if it is CSV") from None
-    return replace(_read_frame(frame, wanted), source=source)
+
+
+def _read_parquet(path: Path, wanted: Sequence[str]) -> _Table:
+    with _open_parquet(path, wanted) as file:
+        return replace(_read_frame(file.read(columns=list(wanted)), wanted), source=str(path))
 
 
 def _read_frame(source: Any, wanted: Sequence[str]) -> _Table:
@@ -509,7 +516,7 @@ def _read_frame(source: Any, wanted: Sequence[str]) -> _Table:
     if not isinstance(frame, nw.DataFrame):
         mend = "Give a path, or a pandas, polars or pyarrow table (a lazy one collected first)"
         raise _refuse(f"a {type(source).__name__}", "not a table that can be read", mend)
-    _check_names("data frame", [str(name) for name in frame.columns], wanted, header_is_text=True)
+    _check_names("data frame", [str(name) for name in frame.columns], wanted)
     if not len(frame):
         raise _refuse("data frame", "no record", "Give a table with records")
     columns: dict[str, list[str] | Floats] = {name: _frame_column(frame[name]) for name in wanted}

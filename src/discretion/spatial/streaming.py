@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from discretion.gp.domain import Box
-from discretion.spatial.reading import BadTable, Records, _check_names, _refuse, read_table
+from discretion.spatial.reading import BadTable, Records, _open_parquet, _refuse, read_table
 
 __all__ = ["records_in_chunks"]
 
@@ -70,19 +70,9 @@ def _in_file(path: str | os.PathLike[str], problems: Sequence[Any], start: int) 
 
 def _batches(path: Path, wanted: list[str], rows: int) -> Iterator[Any]:
     """The columns asked for as pyarrow tables of at most `rows` rows."""
-    try:
+    with _open_parquet(path, wanted, memory_map=True) as file:
         import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ImportError('reading Parquet needs pyarrow: pip install "discretion[parquet]"') from None
-    source = str(path)
-    if not path.is_file():
-        raise _refuse(source, "no such file", "Check the path")
-    try:
-        with parquet.ParquetFile(path, memory_map=True) as file:
-            _check_names(source, file.schema_arrow.names, wanted, header_is_text=True)
-            for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
-                if batch.num_rows:
-                    yield pyarrow.Table.from_batches([batch])
-    except (pyarrow.ArrowException, OSError):
-        raise _refuse(source, "not a readable Parquet file", "Write it again, or rename it if it is CSV") from None
+
+        for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
+            if batch.num_rows:
+                yield pyarrow.Table.from_batches([batch])
