@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discretion.gp import Ball, Box, DensePosterior, Diagonal, Exponential, Kernel, SamplePaths
-from discretion.gp.path import mean_rounding, nugget_floor
+from discretion.gp.dense import ridge_floor
+from discretion.gp.path import MARGIN, mean_rounding, nugget_floor
 from discretion.posterior.account import calibrate_posterior, posterior_loss
-from discretion.posterior.assumptions import RKHS, Assumption, Bounded, Exponential1D
+from discretion.posterior.add_remove import add_remove_loss, calibrate_add_remove
+from discretion.posterior.assumptions import RKHS, Assumption, Bounded, Exponential1D, RecordAssumption
 from discretion.posterior.assumptions import Diagonal as DiagonalKernel
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
 from discretion.privacy import (
@@ -41,10 +43,10 @@ _NUGGET = 1e-6
 MOST_DIMENSIONS = 64
 
 LIMITS = (
-    "The number of records, which is treated as public.",
     "The last bits of samples, and rounding of their covariance: the proof is for exact Gaussians. The nugget keeps "
     "noise where rounding leaves none; epsilon counts the rounding of the mean, not that of the covariance.",
 )
+PUBLIC_NUMBER = "The number of records, which is treated as public."
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,13 @@ class PosteriorMechanism:
         Scale eta of independent prior noise ``GP(0, eta^2 k)`` added to each path.
     assumption : Assumption, optional
         What is assumed of the responses; bounded by ``response_range`` unless stated.
+    neighbours : Neighbours
+        ``"replace"``: n is public; under `ResponseOnly` one response is replaced. ``"add-remove"``: n is neither used
+        nor published.
+    most_records : int
+        Public bound of the number of records where n is not public: larger sets of records are refused. Account,
+        nugget and rounding are those of so many. With bounded responses under a general kernel the cost grows with
+        it, so declare what is needed.
     unit : str, optional
         The unit of privacy in words.
 
@@ -115,6 +124,8 @@ class PosteriorMechanism:
     nugget: float | None = None
     prior_noise: float = 0.0
     assumption: Assumption | None = None
+    neighbours: Neighbours = Neighbours.REPLACE
+    most_records: int = 10_000
     unit: str | None = None
 
     name = "gaussian-process-posterior-paths"
@@ -133,6 +144,9 @@ class PosteriorMechanism:
             raise ValueError(f"nugget must be a positive finite number, or None for the rule; got {self.nugget!r}.")
         if isinstance(self.paths, bool) or int(self.paths) != self.paths or self.paths < 1:
             raise ValueError(f"paths must be a whole number >= 1; got {self.paths!r}.")
+        most = self.most_records
+        if isinstance(most, bool) or int(most) != most or not 1 <= most <= 10**9:
+            raise ValueError(f"most_records must be a whole number from 1 to 1e9; got {most!r}.")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
         if self.coordinates not in ("unit", "data"):
@@ -158,14 +172,16 @@ class PosteriorMechanism:
         object.__setattr__(self, "locations", locations)
         if self.assumption is None:
             object.__setattr__(self, "assumption", self._default_assumption())
+        object.__setattr__(self, "neighbours", self._relation())
         self._assumption.check(self.kernel, self.domain.dimension)
         self._check_clipping()
 
     @classmethod
-    def calibrated(cls, *, n: int, epsilon: float, delta: float, **parameters: Any) -> Self:
-        """The mechanism with the smallest ``scale`` whose whole loss is at most ``(epsilon, delta)`` for n records.
+    def calibrated(cls, *, n: int | None = None, epsilon: float, delta: float, **parameters: Any) -> Self:
+        """The mechanism with the smallest ``scale`` whose whole loss is at most ``(epsilon, delta)``.
 
-        ``parameters`` are the fields of the class other than ``scale`` and ``delta``.
+        ``n`` is the public number of records; not used where it is not public. ``parameters`` are the fields of the
+        class other than ``scale`` and ``delta``.
 
         Raises
         ------
@@ -173,7 +189,10 @@ class PosteriorMechanism:
             If no scale meets the target (the covariance alone costs more); the message says what to change.
         """
         trial = cls(scale=1.0, delta=delta, **parameters)
-        start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **trial._account(n, scale=False))
+        if trial.n_is_public:
+            start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **trial._account(trial._count(n)))
+        else:
+            start = calibrate_add_remove(epsilon=epsilon, delta=delta, **trial._private_account())
 
         def meets(scale: float) -> bool:
             # A billionth below the target, so that the loss as a ledger stores it, rounded up, meets it too.
@@ -181,12 +200,12 @@ class PosteriorMechanism:
 
         return replace(trial, scale=smallest(meets, start, 1e6 * start))
 
-    @property
-    def neighbours(self) -> Neighbours:
-        """Replacement of one record; of one response where the covariates are public (``ResponseOnly``)."""
-        return self._assumption.neighbours
-
     # --- what it costs, from public parameters alone ---------------------------------------------------------------
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of records is public: everywhere but under add/remove."""
+        return self.neighbours is not Neighbours.ADD_REMOVE
 
     @property
     def response_bound(self) -> float:
@@ -203,10 +222,14 @@ class PosteriorMechanism:
         """Public lower bound of the kernel on the domain."""
         return self.kernel.least_value(self._kernel_domain())
 
-    def effective_nugget(self, n: int) -> float:
-        """The nugget used with n records: the declared one, or 1e-6 raised to 16 times the rounding bound."""
+    def effective_nugget(self, n: int | None = None) -> float:
+        """The nugget used with n records: the declared one, or 1e-6 raised to 16 times the rounding bound.
+
+        Where n is not public, that of `most_records`.
+        """
+        n = self._count(n)
         least = 16.0 * nugget_floor(n, len(self.locations), self.effective_ridge)
-        if not math.isfinite(least):
+        if not (math.isfinite(least) and self.effective_ridge**2 >= ridge_floor(n)):
             raise ValueError(
                 f"In double precision ridge {self.effective_ridge:g} is too small for n = {n} and "
                 f"{len(self.locations)} locations; raise the ridge."
@@ -220,12 +243,13 @@ class PosteriorMechanism:
             )
         return self.nugget
 
-    def privacy_loss(self, n: int) -> PrivacyLoss:
-        """What one run on n records costs; reads no record.
+    def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
+        """What one run on n records costs; reads no record. ``n`` is not used where it is not public.
 
-        The loss of the exact paths (Theorem 3.1 and its refinements) plus that of the rounding of the computed mean
-        under half of the nugget (``docs/proofs/floor-of-noise.md``).
+        The loss of the exact paths (Theorem 3.1 and its refinements; ``docs/proofs/add-remove.md``) plus that of the
+        rounding of the computed mean under half of the nugget (``docs/proofs/floor-of-noise.md``).
         """
+        n = self._count(n)
         bound = mean_rounding(n, len(self.locations), self.effective_ridge, self.response_bound)
         mu = 2.0 * bound / (self.scale * math.sqrt(0.5 * self.effective_nugget(n)))
         rounding = GaussianDP(
@@ -233,7 +257,9 @@ class PosteriorMechanism:
             neighbours=self.neighbours,
             rule="rounding of the mean under the nugget",
         )
-        return posterior_loss(**self._account(n)) + rounding
+        if self.n_is_public:
+            return posterior_loss(scale=self.scale, **self._account(n)) + rounding
+        return add_remove_loss(scale=self.scale, **self._private_account()) + rounding
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON-able values."""
@@ -262,45 +288,55 @@ class PosteriorMechanism:
             "locations": len(self.locations),
             "grid": None if self.grid is None else list(self.grid),
             "assumption": self._assumption.name,
+            "neighbours": self.neighbours.value,
+            "most_records": None if self.n_is_public else int(self.most_records),
         }
 
-    def certificate(self, n: int, randomness: Randomness) -> Certificate:
-        """The certificate of one run on n records with this source of randomness."""
+    def certificate(self, n: int | None, randomness: Randomness) -> Certificate:
+        """The certificate of one run with this source of randomness; it names n only where n is public."""
         low, high = self.response_range
         places = (
             "Covariates outside the public domain are clamped to it, record by record."
             if self._assumption.survives_clamping
             else "Records with covariates outside the public domain are refused, all together."
         )
-        whole = self.neighbours is Neighbours.REPLACE
+        whole = self.neighbours is not Neighbours.REPLACE_RESPONSE
+        cap = () if self.n_is_public else (f"There are at most {self.most_records:,} records.",)
         return Certificate.issue(
             replace(self, nugget=self.effective_nugget(n)),
-            n=n,
+            n=n if self.n_is_public else None,
             delta=self.delta,
             unit=self.unit
             or ("one record (its covariates and its response)" if whole else "the response of one record"),
             randomness=randomness,
+            loss=self.privacy_loss(n),
             enforced=(
                 f"Responses are clipped to [{low:g}, {high:g}], record by record.",
                 places,
                 *self._assumption.enforced,
             ),
-            declared=self._assumption.declared,
-            limits=LIMITS,
+            declared=self._assumption.declared + cap,
+            limits=(*((PUBLIC_NUMBER,) if self.n_is_public else ()), *LIMITS),
         )
 
-    def check(self, records: PrivateRecords) -> int:
-        """How many records there are; refuses wrong shapes and values that are not finite. Spends nothing.
+    def check(self, records: PrivateRecords) -> int | None:
+        """How many records there are, None where that is not public; refuses what lies outside the domain.
+
+        Wrong shapes, values that are not finite and, where the number is not public, more than `most_records`.
+        Spends nothing.
 
         Raises
         ------
         PublicError
             Names shapes and rows, never values.
         """
-        return len(self._checked(records)[0])
+        found = len(self._checked(records)[0])
+        return found if self.n_is_public else None
 
     def _checked(self, records: PrivateRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         X, Y = checked_records(records, self.domain.dimension)
+        if not self.n_is_public and len(X) > self.most_records:
+            raise PublicError(f"There are more than the declared {self.most_records:,} records; declare more.")
         if not self._assumption.survives_clamping and not self.domain.contains(X).all():
             # Clamping could move a record off the declared function, or two records onto one place.
             raise PublicError(
@@ -383,8 +419,26 @@ class PosteriorMechanism:
                 f"{bound:g} from the centre; make the two agree."
             )
 
-    def _account(self, n: int, *, scale: bool = True) -> dict[str, Any]:
-        account: dict[str, Any] = {
+    def _relation(self) -> Neighbours:
+        """The relation of the account: the assumption's own, or add/remove where a whole record is private."""
+        asked, own = Neighbours(self.neighbours), self._assumption.neighbours
+        if asked in (own, Neighbours.REPLACE):
+            return own
+        if asked is Neighbours.ADD_REMOVE and isinstance(self._assumption, RecordAssumption):
+            return asked
+        raise ValueError(f"The assumption {self._assumption.name!r} has no account under {asked.value!r} neighbours.")
+
+    def _count(self, n: int | None) -> int:
+        """The number of records that constants are made for: n where it is public, else the most there may be."""
+        if not self.n_is_public:
+            return int(self.most_records)
+        if n is None:
+            raise ValueError("The number of records is public here: give it as n.")
+        return n
+
+    def _account(self, n: int) -> dict[str, Any]:
+        """What the account needs besides the scale, where n is public."""
+        return {
             "n": n,
             "ridge": self.effective_ridge,
             "assumption": self._assumption,
@@ -392,7 +446,23 @@ class PosteriorMechanism:
             "paths": int(self.paths),
             "prior_noise": self.prior_noise,
         }
-        return account | {"scale": self.scale} if scale else account
+
+    def _private_account(self) -> dict[str, Any]:
+        """The same where n is not public. Prior noise is post-processing there."""
+        return {
+            "ridge": self.effective_ridge,
+            "assumption": self._assumption,
+            "most_records": int(self.most_records),
+            "paths": int(self.paths),
+        }
+
+    def _check_extension(self, points: int) -> None:
+        """Refuse more points than the nugget covers, by the public bound of the number of records."""
+        if self.n_is_public:
+            return
+        nugget = self.effective_nugget()
+        if nugget < MARGIN * nugget_floor(self.most_records, points, self.effective_ridge):
+            raise ValueError(f"nugget {nugget:.3g} does not cover {points} points; release with a larger one.")
 
     def _kernel_domain(self) -> Box | Ball:
         return self.domain if self.coordinates == "data" else self.domain.unit_domain
@@ -454,7 +524,7 @@ class PathRelease(Release):
         """
         mechanism = self.mechanism
         X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
-        nugget = math.sqrt(mechanism.effective_nugget(self.certificate.n or 0))
+        nugget = math.sqrt(mechanism.effective_nugget(self.certificate.n))
         here = mechanism._kernel_coordinates(self.locations)
         return (
             np.stack(
@@ -473,11 +543,12 @@ class Custodian:
     Keep it where the records are kept. It can't be pickled, printed or compared; delete it when done.
     """
 
-    __slots__ = ("_layers", "_mechanism")
+    __slots__ = ("_asked", "_layers", "_mechanism")
 
     def __init__(self, mechanism: PosteriorMechanism, layers: list[SamplePaths]) -> None:
         self._mechanism = mechanism
         self._layers = layers
+        self._asked: set[bytes] = set()
 
     def extend(self, X: ArrayLike) -> NDArray[np.float64]:
         """Values of the same paths at X, shape (paths, len(X)). The whole path was paid for at release.
@@ -488,9 +559,12 @@ class Custodian:
         """
         mechanism = self._mechanism
         X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
+        asked = self._asked | {row.tobytes() for row in X + 0.0}
+        mechanism._check_extension(len(asked))
         values = self._layers[0].evaluate(X)
         for layer in self._layers[1:]:
             values = values + layer.evaluate(X)
+        self._asked = asked
         return values + mechanism._centre
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from discretion.posterior.assumptions import Assumption
 from discretion.posterior.estimator import PrivateEstimator
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.records import Records
-from discretion.privacy import Ledger, Mechanism, PrivacyLoss, Randomness
+from discretion.privacy import Ledger, Mechanism, Neighbours, PrivacyLoss, Randomness
 
 __all__ = ["PosteriorSampler"]
 
@@ -36,13 +36,13 @@ class _KeepingCustodian:
     def neighbours(self) -> Any:
         return self.mechanism.neighbours
 
-    def privacy_loss(self, n: int) -> PrivacyLoss:
+    def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
         return self.mechanism.privacy_loss(n)
 
     def parameters(self) -> dict[str, Any]:
         return self.mechanism.parameters()
 
-    def check(self, records: Any) -> int:
+    def check(self, records: Any) -> int | None:
         return self.mechanism.check(records)
 
     def run(self, records: Any, randomness: Randomness) -> PathRelease:
@@ -53,9 +53,10 @@ class _KeepingCustodian:
 class PosteriorSampler(PrivateEstimator):
     """Release Gaussian-process posterior sample paths under differential privacy.
 
-    Covariates *and* responses are private; neighbours differ in one whole record and n is public. All parameters are
-    public and must not be chosen by looking at the records given to ``fit``. No noise is added beyond the posterior's
-    own, except a public nugget of a millionth of the prior variance.
+    Covariates *and* responses are private. Neighbours differ in one whole record, replaced by another (n is public) or,
+    with ``neighbours="add-remove"``, left out (n is private). All parameters are public and must not be chosen by
+    looking at the records given to ``fit``. No noise is added beyond the posterior's own, except a public nugget of a
+    millionth of the prior variance.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class PosteriorSampler(PrivateEstimator):
     scale : float, optional
         Posterior scale. Give either ``scale``, or ``epsilon`` to have the smallest scale that costs at most that.
     epsilon, delta : float, optional
-        Target of the whole release. ``delta`` is ``n ** -1.1`` by default (n is public).
+        Target of the whole release. Where n is public ``delta`` is ``n ** -1.1`` by default.
     paths : int
         Number of independent paths.
     locations : array (m, d), optional
@@ -81,7 +82,7 @@ class PosteriorSampler(PrivateEstimator):
         either, a grid of at most 1,024 points is used.
     coordinates : {"unit", "data"}
         Whether length scales are fractions of the domain's sides or in data units.
-    centre, jitter, nugget, prior_noise, assumption, unit
+    centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, unit
         As in `PosteriorMechanism`.
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
@@ -134,6 +135,8 @@ class PosteriorSampler(PrivateEstimator):
         nugget: float | None = None,
         prior_noise: float = 0.0,
         assumption: Assumption | None = None,
+        neighbours: Neighbours | str = "replace",
+        most_records: int = 10_000,
         unit: str | None = None,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
@@ -154,29 +157,35 @@ class PosteriorSampler(PrivateEstimator):
         self.nugget = nugget
         self.prior_noise = prior_noise
         self.assumption = assumption
+        self.neighbours = neighbours
+        self.most_records = most_records
         self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
 
-    def mechanism(self, n: int, dimension: int | None = None) -> PosteriorMechanism:
-        """The mechanism these parameters describe for n records; reads no record.
+    def mechanism(self, n: int | None = None, dimension: int | None = None) -> PosteriorMechanism:
+        """The mechanism these parameters describe; reads no record.
 
         Parameters
         ----------
-        n : int
-            Public number of records.
+        n : int, optional
+            Number of records, where it is public.
         dimension : int, optional
             Dimension of the covariates; needed only if ``domain`` is a pair of numbers.
 
         Raises
         ------
         ValueError
-            If a parameter is out of range, or no scale meets the target.
+            If a parameter is out of range or missing, or no scale meets the target.
         """
-        if n < 1 or int(n) != n:
+        if not self._n_is_public:
+            n = None
+        elif n is None or n < 1 or int(n) != n:
             raise ValueError(f"n must be a whole number >= 1; got {n!r}.")
         if (self.scale is None) == (self.epsilon is None):
             raise ValueError("Give either scale, or epsilon to have the scale that just meets it; not both.")
+        if self.delta is None and n is None:
+            raise ValueError("delta = n ** -1.1 needs a public number of records; give a delta.")
         if self.delta is None and n == 1:
             raise ValueError("With one record delta = n ** -1.1 would be 1, which promises nothing; give a delta.")
         domain = self._domain(dimension)
@@ -188,7 +197,7 @@ class PosteriorSampler(PrivateEstimator):
             "ridge": self.ridge,
             "locations": locations,
             "grid": grid,
-            "delta": float(n) ** -1.1 if self.delta is None else self.delta,
+            "delta": float(n or 0) ** -1.1 if self.delta is None else self.delta,
             "paths": self.paths,
             "coordinates": self.coordinates,
             "centre": self.centre,
@@ -196,6 +205,8 @@ class PosteriorSampler(PrivateEstimator):
             "nugget": self.nugget,
             "prior_noise": self.prior_noise,
             "assumption": self.assumption,
+            "neighbours": self.neighbours,
+            "most_records": self.most_records,
             "unit": self.unit,
         }
         if self.scale is not None:
@@ -203,8 +214,8 @@ class PosteriorSampler(PrivateEstimator):
         assert self.epsilon is not None
         return PosteriorMechanism.calibrated(n=n, epsilon=self.epsilon, **parameters)
 
-    def privacy_loss(self, n: int, dimension: int | None = None) -> PrivacyLoss:
-        """What fitting n records will cost, before any record is seen."""
+    def privacy_loss(self, n: int | None = None, dimension: int | None = None) -> PrivacyLoss:
+        """What fitting n records will cost, before any record is seen; where n is not public, any number of them."""
         return self.mechanism(n, dimension).privacy_loss(n)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -245,10 +256,15 @@ class PosteriorSampler(PrivateEstimator):
     def _release(self, X: ArrayLike, y: ArrayLike, runner: Callable[[PosteriorMechanism], Mechanism]) -> None:
         X, y = self._private(X, y)
         mechanism = self.mechanism(len(X), X.shape[1])
-        release = self._charged(runner(mechanism), Records(X, y), len(X))
+        told = len(X) if mechanism.n_is_public else mechanism.most_records
+        release = self._charged(runner(mechanism), Records(X, y), told)
         assert isinstance(release, PathRelease)
         self.release_ = release
         self.mechanism_ = mechanism
+
+    @property
+    def _n_is_public(self) -> bool:
+        return Neighbours(self.neighbours) is not Neighbours.ADD_REMOVE
 
     def sample(self, X: ArrayLike | None = None) -> NDArray[np.float64]:
         """Values of the released paths, shape (paths, m), exactly as released.
