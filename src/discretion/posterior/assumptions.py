@@ -78,6 +78,14 @@ class RecordAssumption(Assumption):
         """Bound b of the absolute posterior mean of n records at the two records that differ."""
         return sensitivity.mean_bound(n, variance, ridge, self.largest_response)
 
+    def published(self, n: Array, ridge: Array, variance: Array) -> tuple[Array, float]:
+        """The mean sensitivity as Maciazek 2026 has it, and his bound of ``sup |mu_D - mu_D'|``; for comparison.
+
+        Lemma B.1, ``(M/r) (1 + sqrt(n-1) / (2r))``, unless an assumption has a corollary of its own.
+        """
+        del variance
+        return sensitivity.mean_sensitivity_simple(n, np.square(ridge), ridge, self.largest_response), math.inf
+
 
 _KERNEL_PUBLIC = "Domain, range, kernel, ridge, scale and locations were not chosen by looking at these records."
 
@@ -130,6 +138,10 @@ class RKHS(RecordAssumption):
         graph = sensitivity.mean_sensitivity_rkhs(n, variance, ridge, self.norm, self.noise)
         return {"(4.6) RKHS": graph, **super().sensitivities(n, ridge, variance)}
 
+    def published(self, n: Array, ridge: Array, variance: Array) -> tuple[Array, float]:
+        noise = sensitivity.mean_sensitivity_simple(n, np.square(ridge), ridge, self.noise)
+        return self.norm * variance / (np.square(ridge) + variance) + noise, math.inf
+
     @property
     def enforced(self) -> tuple[str, ...]:
         return ()
@@ -181,6 +193,9 @@ class Separated(RecordAssumption):
         apart = sensitivity.mean_sensitivity_separated(self.packing, variance, ridge, self.response_bound)
         return {"(4.7) separated": apart, **super().sensitivities(n, ridge, variance)}
 
+    def published(self, n: Array, ridge: Array, variance: Array) -> tuple[Array, float]:
+        return sensitivity.mean_sensitivity_separated(self.packing, variance, ridge, self.response_bound), math.inf
+
     def mean_bound(self, n: Array, ridge: Array, variance: Array) -> Array:
         apart = sensitivity.separated_mean_bound(self.packing, ridge, self.response_bound)
         return np.minimum(apart, super().mean_bound(n, ridge, variance))
@@ -225,6 +240,10 @@ class Exponential1D(RecordAssumption):
         line = sensitivity.mean_sensitivity_exponential_1d(variance, ridge, self.response_bound)
         return {"(4.8) exponential on a line": line, **super().sensitivities(n, ridge, variance)}
 
+    def published(self, n: Array, ridge: Array, variance: Array) -> tuple[Array, float]:
+        bound = self.response_bound
+        return 4.0 * bound * np.sqrt(sensitivity.phi(variance, ridge)), 2.0 * bound
+
     def mean_bound(self, n: Array, ridge: Array, variance: Array) -> Array:
         return np.minimum(self.response_bound, super().mean_bound(n, ridge, variance))
 
@@ -265,6 +284,9 @@ class Diagonal(RecordAssumption):
     def sensitivities(self, n: Array, ridge: Array, variance: Array) -> dict[str, Array]:
         apart = sensitivity.mean_sensitivity_diagonal(ridge, self.response_bound)
         return {"(4.9) diagonal": apart, **super().sensitivities(n, ridge, variance)}
+
+    def published(self, n: Array, ridge: Array, variance: Array) -> tuple[Array, float]:
+        return sensitivity.mean_sensitivity_diagonal(ridge, self.response_bound), math.inf
 
     def mean_bound(self, n: Array, ridge: Array, variance: Array) -> Array:
         return self.response_bound * n / (n + np.square(ridge))

@@ -21,7 +21,7 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,7 @@ from discretion.posterior.assumptions import (
 from discretion.posterior.response_sets import SLACK, Cells, EllipseSet, GraphSet, LineSet, ResponseSet, Space
 from discretion.posterior.sensitivity import Array, checked, checked_count, checked_ridge
 from discretion.privacy.conversion import renyi_to_epsilon
-from discretion.privacy.loss import Neighbours, PrivacyLoss
+from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
 
 Indices = NDArray[np.intp]
 
@@ -369,7 +369,7 @@ def certified_loss(
     return count * _curve(problem.excess, bound[:, 0])
 
 
-def certified_epsilon(
+def certified_guarantee(
     *,
     n: int,
     ridge: float,
@@ -380,8 +380,8 @@ def certified_epsilon(
     paths: int = 1,
     tolerance: float = 1e-3,
     time_limit: float | None = None,
-) -> float:
-    """Certified epsilon of ``paths`` posterior sample paths at ``delta``.
+) -> tuple[Guarantee, bool]:
+    """Certified epsilon of ``paths`` posterior sample paths at ``delta``, and whether the search was complete.
 
     The best order is looked for with uncertified values; the bound is then certified at that order alone, which is
     sound at any order. Parameters as in :func:`certified_loss`.
@@ -389,8 +389,13 @@ def certified_epsilon(
     count = int(checked_count("paths", paths))
     problem = _problem(n, ridge, assumption, least_kernel, scale)
     problem = replace(problem, excess=np.array([_best_order(problem, count, delta)]))
-    bound, *_ = _certify(problem, tolerance, time_limit)
-    return (count * _curve(problem.excess, bound[:, 0])).epsilon(delta)
+    bound, _, complete, _ = _certify(problem, tolerance, time_limit)
+    return (count * _curve(problem.excess, bound[:, 0])).guarantee(delta), complete
+
+
+def certified_epsilon(**parameters: Any) -> float:
+    """The epsilon of :func:`certified_guarantee`, which has the same parameters."""
+    return certified_guarantee(**parameters)[0].epsilon
 
 
 def _best_order(problem: Problem, paths: int, delta: float) -> float:
