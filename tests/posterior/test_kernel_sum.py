@@ -475,6 +475,20 @@ def test_a_ledger_runs_it(tmp_path, relation):
         book.run(run, some(), n=60, randomness=SeededRandomness(0))
 
 
+@pytest.mark.parametrize("changes", [{"neighbours": "add-remove"}, {"contributions": 3}], ids=["add-remove", "owners"])
+def test_a_ledger_does_not_write_down_a_private_number(tmp_path, changes):
+    private = mechanism(**changes, most_records=1000)
+    book = Ledger.create(
+        tmp_path / "book", dataset="d", epsilon=50.0, delta=1e-3, neighbours=changes.get("neighbours", "replace")
+    )
+    book.run(private, some(61), n=61)
+    assert book.entries()[0].description["n"] is None
+    assert b'"n": 61' not in (tmp_path / "book").read_bytes()
+    with pytest.raises(PublicError) as caught:
+        private.check(some(61, columns=2))
+    assert "61" not in str(caught.value)
+
+
 def test_under_add_remove_n_is_neither_used_nor_published():
     run = mechanism(neighbours="add-remove", most_records=100)
     assert run.privacy_loss() == run.privacy_loss(5) == run.privacy_loss(10**6)
@@ -522,7 +536,9 @@ def test_bad_records_are_refused_by_row_and_nothing_is_quoted():
     bad.covariates[9] = math.nan
     with pytest.raises(PublicError, match=r"not finite at rows 3, 7, 9 \(from 0\)"):
         run.check(bad)
-    with pytest.raises(PublicError, match=r"\(n, 2\) and response of shape \(n,\); got \(60, 2\) and \(60, 2\)"):
+    with pytest.raises(
+        PublicError, match=r"shape \(n,\), one for one; got \(n, 2\) and \(n, 2\)"
+    ):
         run.check(some(columns=2))
 
 

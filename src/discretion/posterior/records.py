@@ -87,13 +87,19 @@ def checked_records(records: PrivateRecords, dimension: int, columns: int = 1) -
     X, Y = numbers(records.covariates, "covariates"), numbers(records.response, "response")
     columned = Y[:, None] if Y.ndim == 1 else Y
     if X.ndim != 2 or X.shape[1] != dimension or columned.shape != (len(X), columns):
-        responses = "(n,)" if columns == 1 else f"(n, {columns})"
+        unequal = " and they differ in number" if X.shape[:1] != Y.shape[:1] else ""
         raise PublicError(
-            f"Records must have covariates of shape (n, {dimension}) and response of shape {responses}; "
-            f"got {X.shape} and {Y.shape}."
+            f"Records must have covariates of shape (n, {dimension}) and response of shape "
+            f"{'(n,)' if columns == 1 else f'(n, {columns})'}, one for one; got {_shape(X)} and {_shape(Y)}{unequal}."
         )
     rows = np.flatnonzero(~(np.isfinite(X).all(axis=1) & np.isfinite(columned).all(axis=1)))
     if rows.size:
         listed = ", ".join(map(str, rows[:10])) + (f" and {rows.size - 10} more" if rows.size > 10 else "")
         raise PublicError(f"Records are not finite at rows {listed} (from 0); mend or remove them by a public rule.")
     return X, columned
+
+
+def _shape(array: Floats) -> str:
+    """The shape of records in words; their number may be private."""
+    sizes = ["n", *map(str, array.shape[1:])][: array.ndim]
+    return f"({sizes[0]},)" if array.ndim == 1 else f"({', '.join(sizes)})"

@@ -302,7 +302,8 @@ class Ledger:
         Args:
             mechanism: public parameters only.
             records: what it runs on.
-            n: the number of records; public, for the loss is computed from it.
+            n: the number of records, from which the loss is computed. Where it is private (add/remove neighbours, or
+                a unit that may own several records) it is not written down.
             randomness: a bookable source; by default the operating system's.
 
         Returns:
@@ -326,7 +327,12 @@ class Ledger:
             raise ValueError(f"{type(mechanism).__name__} is not a mechanism: see discretion.privacy.Mechanism.")
         n = _count(n)
         loss = mechanism.privacy_loss(n)
-        description = {"mechanism": mechanism.name, "parameters": mechanism.parameters(), "n": n}
+        public = getattr(mechanism, "n_is_public", self.neighbours is not Neighbours.ADD_REMOVE)
+        description = {
+            "mechanism": mechanism.name,
+            "parameters": mechanism.parameters(),
+            "n": n if public else None,
+        }
         if isinstance(mechanism, Checked):
             found = _attempt(lambda: mechanism.check(records))
             if isinstance(found, _Failure):
