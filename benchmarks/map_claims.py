@@ -14,6 +14,7 @@ import time
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
@@ -28,7 +29,7 @@ from discretion.privacy import SystemRandomness, round_up_significant
 from discretion.spatial import HexagonLattice, Records, Region, aggregate, read_table
 
 ROOT = Path(__file__).parents[1]
-CONFIG = tomllib.loads((ROOT / "examples/london.toml").read_text(encoding="utf-8"))
+CONFIG = tomllib.loads((ROOT / "examples/london_paths.toml").read_text(encoding="utf-8"))
 DOMAIN = Box((503_000.0, 155_000.0), (562_000.0, 201_000.0))
 SIDE = 60
 
@@ -119,17 +120,19 @@ def demo_epsilon() -> Measured:
     return Measured(f"{guarantee.epsilon:.6f} by {guarantee.rule}", guarantee.epsilon <= 9.0)
 
 
-@claim("map", "What the README says of the demo: hexagons, delta, factor on the odds", "as measured")
+@claim("map", "What the README says of the demo's records, grid, deltas, and factors on the odds", "as measured")
 def readme_figures() -> Measured:
-    n = hexagons(2018).n
-    stated = {
-        "hexagons": f"{n:,} hexagons",
-        "delta": f"delta\n{round_up_significant(n**-1.1)}",
-        "factor": f"{math.ceil(math.exp(9)):,}",
-    }
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    wrong = [name for name, words in stated.items() if words not in readme]
-    return Measured(", ".join(map(repr, stated.values())) + (f"; not in README: {wrong}" if wrong else ""), not wrong)
+    n, sales = hexagons(2018).n, _sales(2018).n
+    grid = tomllib.loads((ROOT / "examples/london.toml").read_text(encoding="utf-8"))["grid"]
+    stated = (
+        f"{n:,} records, epsilon 9",
+        f"{math.prod(map(int, grid.split(','))):,} grid points from {sales:,} single sales, epsilon 1, "
+        f"delta {round_up_significant(sales**-1.1)}",
+        f"a factor of up to {math.ceil(math.exp(9)):,}; at epsilon 1 by {math.ceil(100 * math.exp(1)) / 100}",
+    )
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    wrong = [words for words in stated if words not in readme]
+    return Measured("; ".join(stated) + (f"; not in README: {wrong}" if wrong else ""), not wrong)
 
 
 @claim("map", "Release of the demo's size over the bare LAPACK calls, one BLAS thread", "<= 1.5 x + 2 s")
@@ -161,20 +164,57 @@ def _bare_lapack(n: int, m: int) -> float:
     return time.process_time() - start
 
 
-@claim("map", "Peak memory of the demo's release command", "< 1 GiB")
-def peak_memory() -> Measured:
+@claim(
+    "map",
+    "The demo's kernel-sum release reopened by rasterio and geopandas: numbers of GeoTIFF, GeoParquet and GeoJSON that "
+    "differ from sums.csv; systems; points in longitude and latitude; outlines valid; their areas against the grid",
+    "0; EPSG:27700, EPSG:27700, EPSG:4326; 1e-7 degrees; all; within a cell of their length",
+)
+def files_reopened() -> Measured:
+    import geopandas
+    import rasterio
+    import shapely
+    from rasterio.transform import rowcol
+
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "discretion",
-            "release",
-            "--config",
-            "examples/london.toml",
-            "--out",
-            folder,
-        ]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+        out = Path(folder)
+        words = ["release", "--config", "examples/london.toml", "--out", folder, "--formats", "geotiff,geoparquet"]
+        subprocess.run([sys.executable, "-m", "discretion", *words], cwd=ROOT, check=True, capture_output=True)
+        x, y, *sums = np.loadtxt(out / "sums.csv", delimiter=",", skiprows=1).T
+        with rasterio.open(out / "sums.tif") as file:
+            rows, columns = map(np.asarray, rowcol(file.transform, x, y))
+            pixels, systems = file.read()[:, rows, columns], [str(file.crs)]
+        table: Any = geopandas.read_parquet(out / "sums.parquet")
+        points: Any = geopandas.read_file(out / "sums.geojson")
+        sets: Any = geopandas.read_file(out / "excursion.geojson")
+    named = [frame[["value_sum", "density"]].to_numpy().T for frame in (table, points)]
+    differ = sum(int((found != np.array(sums)).sum()) for found in (pixels, *named))
+    differ += int((table.get_coordinates().to_numpy() != np.column_stack([x, y])).sum())
+    systems += [f"EPSG:{each.to_epsg()}" for each in (table.crs, sets.crs)]
+    apart = np.abs(np.subtract(points.get_coordinates(), table.to_crs(4326).get_coordinates())).max(axis=None)
+    valid = bool(sets.is_valid.all())
+    cell = 59_000.0 / 235 * 46_000.0 / 183
+    gaps = [
+        abs(shape.area - cell * shapely.contains_xy(shape, x, y).sum()) / shape.length
+        for shape in sets.to_crs(27700).geometry
+    ]
+    return Measured(
+        f"{differ}; {', '.join(systems)}; {apart:.0e}; {'all' if valid else 'not all'} valid; "
+        f"{max(gaps):.0f} m on a side of {math.sqrt(cell):.0f} m",
+        differ == 0
+        and systems == ["EPSG:27700", "EPSG:27700", "EPSG:4326"]
+        and apart <= 1e-7
+        and valid
+        and max(gaps) <= math.sqrt(cell),
+    )
+
+
+@claim("map", "Peak memory of the demo's release commands", "< 1 GiB")
+def peak_memory() -> Measured:
+    for name in ("london", "london_paths"):
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["release", "--config", f"examples/{name}.toml", "--out", folder]
+            subprocess.run([sys.executable, "-m", "discretion", *words], cwd=ROOT, check=True, capture_output=True)
     kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return Measured(f"{kib / 2**20:.2f} GiB", kib < 2**20)
 
@@ -186,7 +226,9 @@ def peak_memory() -> Measured:
     slow=True,
 )
 def fresh_clone_demo() -> Measured:
-    wanted = ("map.png", "paths.csv", "paths.geojson", "excursion.geojson", "certificate.json")
+    both = ("map.png", "excursion.geojson", "certificate.json")
+    wanted = [f"london/{name}" for name in ("sums.csv", "sums.geojson", *both)]
+    wanted += [f"london_paths/{name}" for name in ("paths.csv", "paths.geojson", *both)]
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "discretion"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
@@ -203,9 +245,12 @@ def fresh_clone_demo() -> Measured:
         )
         after = os.times()
         there = [name for name in wanted if (clone / "demo" / name).stat().st_size]
-        epsilon = json.loads((clone / "demo" / "certificate.json").read_text())["epsilon"]
+        epsilons = [
+            json.loads((clone / "demo" / name / "certificate.json").read_text())["epsilon"]
+            for name in ("london", "london_paths")
+        ]
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Measured(
-        f"{cpu:.0f} s of cpu; {', '.join(there)}; epsilon {epsilon:.4f}",
+        f"{cpu:.0f} s of cpu; {', '.join(there)}; epsilon {', '.join(f'{each:.4f}' for each in epsilons)}",
         cpu <= 180 and len(there) == len(wanted),
     )

@@ -35,16 +35,34 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path, monkeypatch):
     for words in ran:
         done = CliRunner().invoke(app, [word.replace("sales.csv", "sales.csv.gz") for word in words])
         assert done.exit_code == 0, (words, done.output)
-    names = ["map.png", "paths.csv", "paths.geojson", "excursion.geojson", "certificate.json", "certificate.txt"]
-    assert all((tmp_path / "map" / name).stat().st_size for name in names)
+    both = ["map.png", "excursion.geojson", "certificate.json", "certificate.txt"]
+    for folder, stem in (("map", "sums"), ("paths", "paths")):
+        assert all((tmp_path / folder / name).stat().st_size for name in [*both, f"{stem}.csv", f"{stem}.geojson"])
+
+
+def test_the_map_of_single_rows_leads():
+    first = next(words for words in commands() if words[0] == "release")
+    assert first[first.index("--mechanism") + 1] == "kernel-sum"
+    assert first[first.index("--unit") + 1] == "one sale"
+    assert "--aggregate" not in first
+
+
+def test_the_files_that_the_readme_names_are_there():
+    root = Path(__file__).parents[1]
+    links = re.findall(r"\]\(([^)#:]+)\)", README) + re.findall(r"examples/\w+\.toml", README)
+    assert len(links) >= 6
+    assert all((root / link).exists() for link in links)
 
 
 @pytest.mark.slow
 def test_the_python_of_the_readme_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    CliRunner().invoke(app, shlex.split("ledger init sales.ledger --dataset x --epsilon 9 --delta 1e-4"))
+    CliRunner().invoke(app, shlex.split("ledger init sales.ledger --dataset x --epsilon 1 --delta 1e-5"))
     rng = np.random.default_rng(0)
     space = {"X": rng.uniform((503_000, 155_000), (562_000, 201_000), (4_000, 2)), "y": rng.uniform(12, 14, 4_000)}
     (code,) = blocks_in("python")
     exec(code, space)
-    assert space["paths"].shape == (3, 3600)
+    sets, mean = space["sets"], space["mean"]
+    assert sets.inner.shape == sets.outer.shape == mean.values.shape == (236, 184)
+    assert (sets.outer | ~sets.inner).all()
+    assert mean.support.any()

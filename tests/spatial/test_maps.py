@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from scipy.ndimage import gaussian_filter
@@ -11,7 +12,8 @@ from scipy.ndimage import gaussian_filter
 from discretion.gp.domain import Box
 from discretion.posterior.excursion import excursion_polygons
 from discretion.spatial.hexagons import HexagonLattice
-from discretion.spatial.maps import COLOURS, DPI, draw_map, draw_paths, map_figure
+from discretion.spatial.maps import COLOURS, DPI, Key, draw_map, draw_paths, map_figure
+from discretion.spatial.region import Region
 
 X, Y = np.linspace(503_000, 562_000, 60), np.linspace(155_000, 201_000, 50)
 FIELD = gaussian_filter(np.random.default_rng(1).standard_normal((50, 60)), 4) * 3 + 13
@@ -131,6 +133,114 @@ def test_the_outline_follows_the_level_and_not_the_edge_of_the_map():
     path = patch.get_path()
     drawn = path.vertices[1:][path.codes[1:] == path.LINETO]
     assert drawn[:, 0] == pytest.approx(np.full(len(drawn), 532_500.0))
+
+
+# --- inner and outer sets
+
+INNER, OUTER = (excursion_polygons(FIELD, X, Y, level) for level in (13.2, 12.8))
+KEY = Key(question="Is it at least 13?", inner="yes", outer="no", between="open", absent="no value", note="95 %")
+
+
+def test_the_key_says_what_lines_and_areas_mean_and_leaves_out_the_rest():
+    said = words(figure(polygons=[INNER], outer=[OUTER], key=KEY))
+    assert {"Is it at least 13?", "yes", "no", "open", "no value", "95 %"} <= set(said)
+    assert not {"open", "At least 13"} & set(words(figure(polygons=[INNER], key=Key(inner="yes"), threshold=13.0)))
+
+
+def test_the_outer_line_is_dashed_and_the_inner_one_is_not():
+    outer, inner = figure(polygons=[INNER], outer=[OUTER], key=KEY).axes[0].patches
+    assert inner.get_linestyle() == "solid"
+    assert outer.get_linestyle() != "solid"
+    assert inner.get_edgecolor() == outer.get_edgecolor()
+
+
+def test_only_what_lies_between_the_two_sets_is_hatched(tmp_path):
+    """The hatched picture differs from the plain one inside the outer and outside the inner set alone."""
+    sets = {"polygons": [INNER], "outer": [OUTER]}
+    pictures = []
+    for drop in (False, True):
+        drawn = figure(**sets)
+        (hatch,) = [each for each in drawn.axes[0].collections if isinstance(each, LineCollection)]
+        hatch.set_visible(not drop)
+        drawn.savefig(tmp_path / "map.png", dpi=DPI)
+        pictures.append(imread(tmp_path / "map.png"))
+    rows, columns = np.nonzero((pictures[0] != pictures[1]).any(axis=-1))
+    axes = drawn.axes[0]
+    height = pictures[0].shape[0]
+    places = axes.transData.inverted().transform(np.column_stack([columns + 0.5, height - rows - 0.5]))
+    i, j = (
+        np.rint(np.interp(at, axis, np.arange(axis.size))).astype(int)
+        for at, axis in zip(places.T, (X, Y), strict=True)
+    )
+    assert len(rows) > 10_000
+    cells = np.zeros(FIELD.shape, dtype=bool)
+    cells[j, i] = True
+    # half a grid step from the cell's middle the surface may be a little beyond either level
+    slack = max(np.abs(np.diff(FIELD, axis=0)).max(), np.abs(np.diff(FIELD, axis=1)).max())
+    assert (np.abs(FIELD[cells] - 13.0) < 0.2 + slack).all()
+    assert cells[np.abs(FIELD - 13.0) < 0.2 - slack].all()
+
+
+def test_nothing_is_drawn_outside_the_region_and_nothing_there_sets_the_colours(tmp_path):
+    ring = np.array([(515e3, 165e3), (550e3, 165e3), (550e3, 190e3), (515e3, 190e3), (515e3, 165e3)])
+    hole = np.array([(525e3, 172e3), (535e3, 172e3), (535e3, 182e3), (525e3, 182e3), (525e3, 172e3)])
+    region = Region(((ring[::-1], hole[::-1]),))  # whatever way its rings turn
+    inside = region.contains(np.stack(np.meshgrid(X, Y), axis=-1).reshape(-1, 2)).reshape(FIELD.shape)
+    loud = np.where(inside, FIELD, 1e9)
+    drawn = figure((loud,), region=region)
+    axes = drawn.axes[0]
+    assert axes.images[0].norm.vmax == FIELD[inside].max()
+    drawn.savefig(tmp_path / "map.png", dpi=DPI)
+    picture = imread(tmp_path / "map.png")
+
+    def colour(x, y):
+        column, row = axes.transData.transform((x, y))
+        return picture[picture.shape[0] - int(row), int(column), :3]
+
+    assert colour(508e3, 160e3) == pytest.approx(1.0)
+    assert colour(530e3, 177e3) == pytest.approx(1.0)
+    assert (colour(520e3, 187e3) < 1.0).any()
+    with pytest.raises(ValueError, match="no finite value"):
+        figure(region=Region(((ring + 1e6,),)))
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize("shift", [0.0, 5_500_000.0])
+def test_marks_on_the_axes_do_not_meet(panels, shift):
+    titles = [str(i) for i in range(panels)]
+    drawn = map_figure(
+        [FIELD] * panels,
+        X + shift,
+        Y + shift,
+        metres_per_unit=None,
+        panel_titles=titles,
+        polygons=[()] * panels,
+        **WORDS,
+    )
+    drawn.canvas.draw()
+    boxes = [
+        label.get_window_extent()
+        for axes in drawn.axes[:panels]
+        for axis in (axes.xaxis, axes.yaxis)
+        for tick in axis.get_major_ticks()
+        if (label := tick.label1).get_visible() and label.get_text()
+    ]
+    assert len(boxes) >= 4
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= drawn.bbox.x1 for box in boxes)
+    assert not [1 for i, one in enumerate(boxes) for other in boxes[:i] if one.overlaps(other)]
+
+
+def test_the_words_of_the_legend_do_not_meet():
+    long = Key(*(f"{word} " * 20 for word in ("question", "inner", "outer", "between", "absent", "note")))
+    drawn = figure(
+        polygons=[INNER], outer=[OUTER], key=long, units="a clipped local mean " * 8, subtitle="a word " * 40
+    )
+    drawn.canvas.draw()
+    boxes = [text.get_window_extent() for text in drawn.texts]
+    # lines that follow each other share a pixel or two of empty ascent
+    overlaps = [1 for i, a in enumerate(boxes) for b in boxes[:i] if a.shrunk(0.98, 0.8).overlaps(b.shrunk(0.98, 0.8))]
+    assert not overlaps
+    assert all(box.x1 <= drawn.bbox.x1 and box.y0 >= 0 for box in boxes)
 
 
 def test_panels_share_one_scale(tmp_path):

@@ -39,7 +39,10 @@ def _for_the_command_line(text: str) -> str:
 
 
 def _say(error: Exception, code: int) -> None:
-    stderr.print(f"[bold red]error:[/] {_escaped(_for_the_command_line(str(error)))}")
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        text = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}."
+    stderr.print(f"[bold red]error:[/] {_escaped(_for_the_command_line(text))}")
     raise typer.Exit(code) from None
 
 

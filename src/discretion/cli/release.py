@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,29 +15,18 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from discretion.cli import options
 from discretion.cli.console import note, plain_errors, show, stderr
 from discretion.cli.sheet import Page, PathSheet, SumSheet
+from discretion.gp import Box
 from discretion.posterior import KernelSumMechanism, KernelSumRelease, PathRelease, PosteriorMechanism
 from discretion.privacy import Ledger, SystemRandomness, round_up, round_up_significant
 from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
-from discretion.spatial.projection import Projection
+from discretion.spatial.projection import Projection, suggest_crs
 from discretion.spatial.raster import suffix, write_geotiff
 from discretion.spatial.reading import Records, read_table
 from discretion.spatial.region import Region
 
-FILES = (
-    "certificate.json",
-    "certificate.txt",
-    "paths.csv",
-    "paths.geojson",
-    "excursion.geojson",
-    "map.png",
-    "paths.png",
-    "paths.tif",
-    "paths.parquet",
-    "sums.csv",
-    "sums.geojson",
-    "sums.tif",
-    "sums.parquet",
-)
+FILES = {*PathSheet.names(), *SumSheet.names()}
+PROBE = ".discretion"
+MECHANISMS = ("posterior", "kernel-sum")
 MOST_POINTS = 20_000
 POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "fraction", "smooth_")
 
@@ -242,60 +233,60 @@ def release(
         if len(names) != box.dimension:
             raise ValueError(f"--covariates names {len(names)} columns, --domain has {box.dimension} ranges.")
         shape = options.counts(grid, box.dimension)
-        if threshold is not None and box.dimension != 2:
-            raise ValueError("--threshold draws a map and needs two covariates.")
-        if not 0 < fraction <= 1:
-            raise ValueError(f"--fraction must lie above 0 and at most at 1; got {fraction:g}.")
-        if not 0 < level < 1:
-            raise ValueError(f"--level must lie strictly between 0 and 1; got {level:g}.")
-        for word, value in (("--smooth", smooth_), ("--floor", floor)):
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{word} must be a number >= 0; got {value:g}.")
-        if minimum_count < 1:
-            raise ValueError(f"--minimum-count must be at least 1; got {minimum_count}.")
-        if mechanism == "posterior" and math.prod(shape) > MOST_POINTS:
-            raise ValueError(
-                f"--grid {grid} has {math.prod(shape):,} points; posterior paths need memory in its square, so at most "
-                f"{MOST_POINTS:,}. --mechanism kernel-sum takes larger grids."
-            )
-        if private_report is not None and private_report.resolve().is_relative_to(out.resolve()):
-            raise ValueError("--private-report must not lie in --out, which is for publishing.")
-        if (scale is None) == (epsilon is None):
-            raise ValueError("Give --scale, or --epsilon to have the smallest scale that meets it; not both.")
-        if length_unit not in ("domain", "data"):
-            raise ValueError(f"--length-unit is domain or data; got {length_unit!r}.")
-        lattice = None if aggregate_ is None else HexagonLattice(options.hexagon_size(aggregate_), box)
-        if lattice is not None and lattice.size > min(np.subtract(box.upper, box.lower)):
-            raise ValueError(
-                f"--aggregate: a hexagon {lattice.size:g} wide does not fit the domain; choose smaller ones."
-            )
         low, high = options.interval(response_range, "--response-range")
-        if threshold is not None and not low <= threshold <= high:
-            raise ValueError(f"--threshold {threshold:g} lies outside --response-range {response_range}.")
         middle = 0.5 * (low + high) if centre is None else centre
+        points = math.prod(shape)
+        memory = f"--grid {grid} has {points:,} points; posterior paths need memory in its square, so at most"
+        mistakes = (
+            (threshold is not None and box.dimension != 2, "--threshold draws a map and needs two covariates."),
+            (
+                threshold is not None and not low <= threshold <= high,
+                f"--threshold {threshold} lies outside --response-range {response_range}.",
+            ),
+            (not 0 < fraction <= 1, f"--fraction must lie above 0 and at most at 1; got {fraction:g}."),
+            (not 0 < level < 1, f"--level must lie strictly between 0 and 1; got {level:g}."),
+            (not 0 <= smooth_ < math.inf, f"--smooth must be a number >= 0; got {smooth_:g}."),
+            (not 0 <= floor < math.inf, f"--floor must be a number >= 0; got {floor:g}."),
+            (minimum_count < 1, f"--minimum-count must be at least 1; got {minimum_count}."),
+            (length_unit not in ("domain", "data"), f"--length-unit is domain or data; got {length_unit!r}."),
+            (mechanism not in MECHANISMS, f"--mechanism is {' or '.join(MECHANISMS)}; got {mechanism!r}."),
+            (
+                mechanism == "posterior" and points > MOST_POINTS,
+                f"{memory} {MOST_POINTS:,}. --mechanism kernel-sum takes larger grids.",
+            ),
+            (
+                (scale is None) == (epsilon is None),
+                "Give --scale, or --epsilon to have the smallest scale that meets it; not both.",
+            ),
+            (
+                private_report is not None and private_report.resolve().is_relative_to(out.resolve()),
+                "--private-report must not lie in --out, which is for publishing.",
+            ),
+        )
+        for made, mistake in mistakes:
+            if made:
+                raise ValueError(mistake)
         covariance = options.covariance(kernel, length_scale, alpha)
         projection = None if crs is None else Projection(crs, box)
-        extra = {
-            name: f"{'sums' if mechanism == 'kernel-sum' else 'paths'}{suffix(name)}"
-            for name in formats.replace(" ", "").split(",")
-            if name
-        }
-        if extra and projection is None:
+        wanted = tuple(name for name in formats.replace(" ", "").split(",") if name and suffix(name))
+        if wanted and projection is None:
             raise ValueError("--formats needs --crs: the files say where they are.")
         length = "units" if projection is None else projection.unit
-        common: dict[str, Any] = {
+        lattice = _lattice(aggregate_, box)
+        parameters: dict[str, Any] = {
             "domain": box,
             "locations": box.grid(shape),
             "grid": shape,
             "coordinates": "unit" if length_unit == "domain" else "data",
             "nugget": nugget,
-            "unit": (unit_of_privacy(lattice, minimum_count, length=length) if lattice else unit).rstrip(".")
+            "unit": (unit if lattice is None else unit_of_privacy(lattice, minimum_count, length=length)).rstrip(".")
             + _kept(where or [], missing, outside),
         }
         kind: type[PosteriorMechanism] | type[KernelSumMechanism]
         if mechanism == "posterior":
             kind = PosteriorMechanism
-            parameters = common | {
+            bound = max(high - middle, middle - low)
+            parameters |= {
                 "kernel": covariance,
                 "response_range": (low, high),
                 "centre": middle,
@@ -303,28 +294,26 @@ def release(
                 "paths": paths,
                 "jitter": jitter,
                 "prior_noise": prior_noise,
-                "assumption": None
-                if assumption is None
-                else options.assumption_of(assumption, max(high - middle, middle - low), covariance),
+                "assumption": None if assumption is None else options.assumption_of(assumption, bound, covariance),
             }
-        elif mechanism == "kernel-sum":
+        else:
             kind = KernelSumMechanism
             options.refuse_given(context, POSTERIOR_ONLY, "only --mechanism posterior has it")
-            parameters = common | {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)}
-        else:
-            raise ValueError(f"--mechanism is posterior or kernel-sum; got {mechanism!r}.")
+            parameters |= {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)}
         # Everything public is checked on a stand-in before the table is opened.
         kind(scale=1.0 if scale is None else scale, delta=0.5, **parameters)
         outline = None if region is None else Region.read(region)
-        if outline is not None and box.dimension == 2 and not outline.contains(box.grid(shape)).any():
+        if outline is not None and box.dimension == 2 and not outline.contains(parameters["locations"]).any():
             raise ValueError(f"--region {region} holds no point of the grid; is it in the table's coordinates?")
         book = None if ledger is None else Ledger.open(ledger)
         _claim(out, force)
-        if "geotiff" in extra and projection is not None:
+        if "geotiff" in wanted and projection is not None:
             # A system or a unit in words that the format cannot hold is refused before anything is spent.
-            probe = {"path_1": np.zeros((1, 1))}
-            write_geotiff(out / ".discretion", probe, box, projection=projection, tags={"unit": parameters["unit"]})
-            (out / ".discretion").unlink()
+            probe = out / PROBE
+            write_geotiff(probe, {"a": [[0.0]]}, box, projection=projection, tags={"unit": parameters["unit"]})
+            probe.unlink()
+        if projection is None:
+            _warn_of_degrees(names, box)
 
         with _progress() as step:
             step("Reading the table")
@@ -358,7 +347,9 @@ def release(
             for name in FILES:
                 # With --force: no file of an earlier release may stand beside this certificate.
                 (out / name).unlink(missing_ok=True)
-            page = Page(names, threshold, below, outline, projection, title, units or response, source, extra)
+            logarithm = transform == "log"
+            named = units or (f"log {response}" if logarithm else response)
+            page = Page(names, threshold, below, outline, projection, title, named, logarithm, source, wanted)
             if isinstance(result, KernelSumRelease):
                 what, files = "value sum and density", SumSheet(page, result, floor, level).write(out)
             else:
@@ -396,6 +387,16 @@ def release(
         )
 
 
+def _lattice(text: str | None, box: Box) -> HexagonLattice | None:
+    """The lattice that --aggregate names, small enough for the domain."""
+    if text is None:
+        return None
+    lattice = HexagonLattice(options.hexagon_size(text), box)
+    if lattice.size > min(np.subtract(box.upper, box.lower)):
+        raise ValueError(f"--aggregate: a hexagon {lattice.size:g} wide does not fit the domain; choose smaller ones.")
+    return lattice
+
+
 def _kept(where: list[str], missing: str, outside: str) -> str:
     """What the rules that leave rows out mean for the promise, in words for the certificate."""
     rules = [f"rows without {condition}" for condition in where]
@@ -406,15 +407,40 @@ def _kept(where: list[str], missing: str, outside: str) -> str:
     return f". Left out by rule: {', '.join(rules)}; the promise is for the rows kept, given how many were kept"
 
 
+def _warn_of_degrees(names: list[str], box: Box) -> None:
+    """Say so where the plane looks like longitude and latitude: a kernel would measure them as if they were metres."""
+    words = [name.lower() for name in names]
+    named = (
+        len(names) == 2
+        and any("lat" in word for word in words)
+        and any("lon" in word or "lng" in word for word in words)
+    )
+    reach = np.abs([box.lower, box.upper]).max(axis=0)
+    if not named or reach.max() > 180 or reach.min() > 90:
+        return
+    try:
+        # The latitude, wherever it stands, is the column so named.
+        order = [1, 0] if "lat" in words[0] else [0, 1]
+        lonlat = Box(tuple(box.lower[i] for i in order), tuple(box.upper[i] for i in order))
+        system = f", such as {suggest_crs(lonlat)}"
+    except (ImportError, ValueError):
+        system = ""
+    note(
+        "The covariates look like degrees. A degree of longitude is shorter than one of latitude, and the kernel takes "
+        f"both for equal: project them to a plane in metres{system}, and name it with --crs."
+    )
+
+
 def _claim(out: Path, force: bool) -> None:
     """Make the folder and make sure that results can be written, before anything is spent."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; name a folder for the results.")
     out.mkdir(parents=True, exist_ok=True)
-    there = [name for name in FILES if (out / name).exists()]
+    there = sorted(name for name in FILES if (out / name).exists())
     if there and not force:
         raise ValueError(f"{out} already holds {', '.join(there)}; choose another --out, or --force to replace them.")
-    probe = out / ".discretion"
-    probe.touch()
-    probe.unlink()
+    (out / PROBE).touch()
+    (out / PROBE).unlink()
 
 
 def _report(path: Path | None, records: Records) -> None:
@@ -423,26 +449,15 @@ def _report(path: Path | None, records: Records) -> None:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-class _progress:
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
     """Steps of a release on stderr, with the time each takes. Names steps only, never anything about the records."""
-
-    def __enter__(self) -> Any:
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=stderr,
-            transient=True,
-        )
-        self._bar.__enter__()
-        self._task: Any = None
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=stderr, transient=True) as bar:
 
         def step(name: str) -> None:
-            if self._task is not None:
-                self._bar.stop_task(self._task)
-            self._task = self._bar.add_task(name, total=None)
+            for task in bar.task_ids:
+                bar.stop_task(task)
+            bar.add_task(name, total=None)
 
-        return step
-
-    def __exit__(self, *error: Any) -> None:
-        self._bar.__exit__(*error)
+        yield step

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import csv
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.gp import Box
 from discretion.posterior import KernelSumRelease, PathRelease
 from discretion.posterior.confidence import excursion_sets, local_mean, threshold_field
 from discretion.posterior.excursion import Polygon, agreed, excursion_polygons, smooth
-from discretion.privacy import Certificate, round_up, round_up_significant
+from discretion.privacy import round_up, round_up_significant
 from discretion.spatial.geojson import multipolygon, points, write_geojson
-from discretion.spatial.maps import draw_map, draw_paths
+from discretion.spatial.maps import Key, draw_map, draw_paths
 from discretion.spatial.projection import Projection
-from discretion.spatial.raster import write_geoparquet, write_geotiff
+from discretion.spatial.raster import suffix, write_geoparquet, write_geotiff
 from discretion.spatial.region import Region
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Page:
-    """What the pictures and files of any release share: public words and choices."""
+    """Public words and choices that the pictures and files of any release share.
+
+    ``units`` name the response as it was released, after a transform; ``logarithm`` says that it is one.
+    """
 
     names: list[str]
     threshold: float | None
@@ -35,223 +40,261 @@ class Page:
     projection: Projection | None
     title: str | None
     units: str
+    logarithm: bool
     source: str
-    extra: dict[str, str]
+    formats: tuple[str, ...]
 
-    def axes(self, box: Box, grid: tuple[int, ...]) -> tuple[Floats, Floats]:
+    @property
+    def condition(self) -> str:
+        """What the threshold asks, such as "at least 13 (442,000)"."""
+        return f"{'at most' if self.below else 'at least'} {self.amount(self.threshold or 0.0)}"
+
+    @property
+    def heading(self) -> str:
+        """The title given, or one made of the question."""
+        return self.title or (self.units if self.threshold is None else f"Where {self.units} is {self.condition}")
+
+    def amount(self, value: float, line: str = " ({})") -> str:
+        """A value in words; of a logarithm also the number that it is the logarithm of."""
+        if not self.logarithm or abs(value) > 300:
+            return f"{value:g}"
+        number = float(f"{math.exp(value):.3g}")
+        return f"{value:g}" + line.format(f"{number:,.0f}" if number >= 1000 else f"{number:g}")
+
+    def tick(self, value: float) -> str:
+        """The same below one another, for a colour bar."""
+        return self.amount(value, "\n{}")
+
+
+@dataclass(frozen=True)
+class Sheet(ABC):
+    """The files of one release."""
+
+    page: Page
+    release: Any
+
+    STEM: ClassVar[str]
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Every file that such a release may leave."""
+        tables = [f"{cls.STEM}{end}" for end in (".csv", ".geojson", ".tif", ".parquet")]
+        return ["certificate.json", "certificate.txt", *tables, "excursion.geojson", "map.png", "paths.png"]
+
+    def write(self, out: Path) -> list[str]:
+        """Write them into the folder; returns their names."""
+        self.release.certificate.save(out / "certificate.json")
+        (out / "certificate.txt").write_text(self.release.certificate.text() + "\n", encoding="utf-8")
+        files = ["certificate.json", "certificate.txt", *self._tables(out)]
+        return files + self._maps(out) if len(self.page.names) == 2 else files
+
+    @abstractmethod
+    def columns(self) -> dict[str, Floats]:
+        """The released numbers, a column for each array."""
+
+    @abstractmethod
+    def _maps(self, out: Path) -> list[str]: ...
+
+    # --- numbers
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """What is written beside the numbers."""
+        certificate = self.release.certificate
+        return {"epsilon": float(round_up(certificate.epsilon, 3)), "delta": certificate.delta}
+
+    def _tables(self, out: Path) -> list[str]:
+        """The released numbers: CSV always, GeoJSON in the plane, GeoTIFF and GeoParquet where asked."""
+        page, places, columns = self.page, self.release.locations, self.columns()
+        with (out / f"{self.STEM}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*page.names, *columns])
+            writer.writerows(np.column_stack([places, *columns.values()]).tolist())
+        files = [f"{self.STEM}.csv"]
+        if len(page.names) != 2:
+            return files
+        rows = [dict(zip(columns, row, strict=True)) for row in np.column_stack([*columns.values()]).tolist()]
+        features = points(places, projection=page.projection, properties=rows)
+        write_geojson(out / f"{self.STEM}.geojson", features, projection=page.projection, properties=self.cost)
+        files.append(f"{self.STEM}.geojson")
+        if page.projection is None:
+            return files
+        certificate, mechanism = self.release.certificate, self.release.mechanism
+        tags = {**self.cost, "unit": certificate.unit, "certificate": certificate.ledger_entry or certificate.created}
+        for form in page.formats:
+            target = out / f"{self.STEM}{suffix(form)}"
+            if form == "geotiff":
+                bands = {name: values.reshape(mechanism.grid).T for name, values in columns.items()}
+                write_geotiff(target, bands, mechanism.domain, projection=page.projection, tags=tags)
+            else:
+                write_geoparquet(target, places, columns, projection=page.projection, tags=tags)
+            files.append(target.name)
+        return files
+
+    # --- outlines and pictures
+
+    @property
+    def axes(self) -> tuple[Floats, Floats]:
         """Coordinates of the grid's columns and rows."""
+        box, grid = self.release.mechanism.domain, self.release.mechanism.grid
         x, y = (np.linspace(low, high, count) for low, high, count in zip(box.lower, box.upper, grid, strict=True))
         return x, y
 
-    def absent(self, locations: Floats, grid: tuple[int, ...]) -> NDArray[np.bool_] | None:
-        """Grid points outside the public region, as rows of constant y."""
-        return None if self.region is None else ~self.region.contains(locations).reshape(grid).T
+    @property
+    def inside(self) -> Mask:
+        """Grid points inside the public region, all of them without one, as rows of constant y."""
+        shape = self.release.mechanism.grid
+        if self.page.region is None:
+            return np.ones(shape[::-1], dtype=bool)
+        return self.page.region.contains(self.release.locations).reshape(shape).T
 
-    def common(self, certificate: Certificate) -> dict[str, Any]:
+    def _outlines(self, out: Path, sets: list[tuple[list[Polygon], dict[str, Any]]]) -> str:
+        """Write the outlines of sets, with what each is; the file's name."""
+        page = self.page
+        asked = {"threshold": page.threshold, "side": "<=" if page.below else ">="}
+        features = [
+            multipolygon(polygons, projection=page.projection, properties=asked | about | self.cost)
+            for polygons, about in sets
+        ]
+        return write_geojson(out / "excursion.geojson", features, projection=page.projection).name
+
+    def _picture(self) -> dict[str, Any]:
         """Arguments that every picture of this release takes."""
+        page, certificate = self.page, self.release.certificate
+        x, y = self.axes
         return {
-            "above": not self.below,
-            "plane": "" if self.projection is None else self.projection.label,
-            "metres_per_unit": None if self.projection is None else self.projection.metres_per_unit,
-            "outline_label": f"{self.units} {'at most' if self.below else 'at least'} {self.threshold:g}".capitalize()
-            if self.threshold is not None
-            else "",
-            "source": self.source,
+            "x": x,
+            "y": y,
+            "region": page.region,
+            "title": page.heading,
+            "threshold": page.threshold,
+            "plane": "" if page.projection is None else page.projection.label,
+            "metres_per_unit": None if page.projection is None else page.projection.metres_per_unit,
+            "source": page.source,
             "epsilon_text": f"epsilon {round_up(certificate.epsilon, 2)}, delta "
             f"{round_up_significant(certificate.delta, 2)}; neighbours: {certificate.neighbours}. "
             f"Unit: {certificate.unit.split('. ')[0].rstrip('.')}.",
         }
 
-    def certificate(self, out: Path, certificate: Certificate) -> list[str]:
-        """The certificate for programs and for people."""
-        certificate.save(out / "certificate.json")
-        (out / "certificate.txt").write_text(certificate.text() + "\n", encoding="utf-8")
-        return ["certificate.json", "certificate.txt"]
-
-    def tables(
-        self,
-        out: Path,
-        stem: str,
-        box: Any,
-        grid: tuple[int, ...] | None,
-        locations: Floats,
-        columns: dict[str, Floats],
-        certificate: Certificate,
-    ) -> list[str]:
-        """The released numbers: CSV always, GeoJSON in the plane, GeoTIFF and GeoParquet where asked."""
-        with (out / f"{stem}.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([*self.names, *columns])
-            writer.writerows(np.column_stack([locations, *columns.values()]).tolist())
-        files = [f"{stem}.csv"]
-        if locations.shape[1] != 2:
-            return files
-        cost = {"epsilon": float(round_up(certificate.epsilon, 3)), "delta": certificate.delta}
-        rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-        write_geojson(
-            out / f"{stem}.geojson",
-            points(
-                locations,
-                projection=self.projection,
-                properties=[dict(zip(columns, row, strict=True)) for row in rows],
-            ),
-            projection=self.projection,
-            properties=cost,
-        )
-        if self.projection is not None and grid is not None:
-            tags = {**cost, "unit": certificate.unit, "certificate": certificate.ledger_entry or certificate.created}
-            if "geotiff" in self.extra:
-                bands = {name: values.reshape(grid).T for name, values in columns.items()}
-                write_geotiff(out / self.extra["geotiff"], bands, box, projection=self.projection, tags=tags)
-            if "geoparquet" in self.extra:
-                write_geoparquet(
-                    out / self.extra["geoparquet"], locations, columns, projection=self.projection, tags=tags
-                )
-        return [*files, f"{stem}.geojson", *self.extra.values()]
-
 
 @dataclass(frozen=True)
-class PathSheet:
+class PathSheet(Sheet):
     """The files of released sample paths."""
 
-    page: Page
     release: PathRelease
     fraction: float
     smoothing: float
 
-    def write(self, out: Path) -> list[str]:
-        """Write them; returns their names."""
-        release, page, mechanism = self.release, self.page, self.release.mechanism
-        columns = {f"path_{i + 1}": values for i, values in enumerate(release.values)}
-        files = page.certificate(out, release.certificate)
-        files += page.tables(
-            out, "paths", mechanism.domain, mechanism.grid, release.locations, columns, release.certificate
-        )
-        return files + self._maps(out) if release.locations.shape[1] == 2 else files
+    STEM = "paths"
+
+    def columns(self) -> dict[str, Floats]:
+        return {f"path_{i + 1}": values for i, values in enumerate(self.release.values)}
 
     def _maps(self, out: Path) -> list[str]:
-        release, page, certificate = self.release, self.page, self.release.certificate
-        box, grid = release.mechanism.domain, release.mechanism.grid
-        assert isinstance(box, Box)
-        assert grid is not None
-        x, y = page.axes(box, grid)
+        page, files = self.page, ["map.png"]
         # Released arrays run along x first; pictures and contours want rows of constant y.
-        fields = smooth(release.on_grid().transpose(0, 2, 1), self.smoothing)
-        mask = page.absent(release.locations, grid)
-        files = ["map.png"]
-        outline: list[Polygon] = []
+        fields = smooth(self.release.on_grid().transpose(0, 2, 1), self.smoothing)
+        outlines: list[list[Polygon]] = [[]] * (1 + len(fields))
         if page.threshold is not None:
-            outline = self._excursion(agreed(fields, self.fraction, above=not page.below), x, y, mask)
-            about = {
-                "threshold": page.threshold,
-                "side": "<=" if page.below else ">=",
-                "paths": len(fields),
-                "fraction": self.fraction,
-                "smoothing_cells": self.smoothing,
-                "epsilon": float(round_up(certificate.epsilon, 3)),
-                "delta": certificate.delta,
-            }
-            write_geojson(
-                out / "excursion.geojson",
-                [multipolygon(outline, projection=page.projection, properties=about)],
-                projection=page.projection,
-            )
-            files.insert(0, "excursion.geojson")
-        shown, words = self._shown(fields)
-        common = page.common(certificate) | {"x": x, "y": y, "threshold": self._level(), "mask": mask}
-        mean = shown.mean(axis=0)
-        title = page.title or "Released map"
-        draw_map(out / "map.png", values=mean, polygons=outline, title=title, units=words, **common)
+            together = agreed(fields, self.fraction, above=not page.below)
+            about = {"paths": len(fields), "fraction": self.fraction, "smoothing_cells": self.smoothing}
+            files.insert(0, self._outlines(out, [(self._excursion(together, ~self.inside), about)]))
+            outlines = [self._excursion(field) for field in (together, *fields)]
+        shown, look = self._shown(fields)
+        look = self._picture() | look
+        look["key"] = Key(inner=f"{page.units} {page.condition}" if any(outlines) else "")
+        draw_map(out / "map.png", values=shown.mean(axis=0), polygons=outlines[0], **look)
         if len(fields) > 1:
-            outlines = [[] if page.threshold is None else self._excursion(field, x, y, mask) for field in fields]
-            draw_paths(out / "paths.png", values=shown, polygons=outlines, title=title, units=words, **common)
+            draw_paths(out / "paths.png", values=shown, polygons=outlines[1:], **look)
             files.append("paths.png")
         return files
 
-    def _excursion(self, field: Floats, x: Floats, y: Floats, mask: NDArray[np.bool_] | None) -> list[Polygon]:
+    def _excursion(self, field: Floats, mask: Mask | None = None) -> list[Polygon]:
         assert self.page.threshold is not None
-        return excursion_polygons(field, x, y, self.page.threshold, above=not self.page.below, mask=mask)
+        return excursion_polygons(field, *self.axes, self.page.threshold, above=not self.page.below, mask=mask)
 
-    def _level(self) -> float | None:
-        """The threshold on the picture's scale."""
-        return None if self.page.threshold is None else float(self._shown(np.float64(self.page.threshold))[0])
-
-    def _shown(self, fields: Any) -> tuple[Any, str]:
+    def _shown(self, fields: Floats) -> tuple[Floats, dict[str, Any]]:
         """What the colours say: the response where the ridge leaves its size alone, else its size in noise."""
-        mechanism, units = self.release.mechanism, self.page.units
+        mechanism, page = self.release.mechanism, self.page
         if mechanism.ridge**2 <= (self.release.certificate.n or 0):
-            return fields, units
+            return fields, {"units": page.units, "value_label": page.tick}
         # A large ridge shrinks the path towards the centre: its values are a contrast, not the response.
-        spread = np.hypot(mechanism.scale, mechanism.prior_noise)
-        return (
-            fields - mechanism.centre
-        ) / spread, f"{units}: above (+) or below (-) {mechanism.centre:g}, in noise sd"
+        spread, centre = np.hypot(mechanism.scale, mechanism.prior_noise), mechanism.centre
+        assert centre is not None
+        return (fields - centre) / spread, {
+            "units": f"{page.units}: above (+) or below (-) {page.amount(centre)}, in noise sd",
+            "threshold": None if page.threshold is None else float((page.threshold - centre) / spread),
+        }
 
 
 @dataclass(frozen=True)
-class SumSheet:
+class SumSheet(Sheet):
     """The files of released kernel sums: local means, and the sets between which the non-private one lies."""
 
-    page: Page
     release: KernelSumRelease
     floor: float
     level: float
 
-    def write(self, out: Path) -> list[str]:
-        """Write them; returns their names."""
-        release, page, mechanism = self.release, self.page, self.release.mechanism
-        assert release.density is not None
-        columns = {"value_sum": release.value_sums[0, 0], "density": release.density[0]}
-        files = page.certificate(out, release.certificate)
-        files += page.tables(
-            out, "sums", mechanism.domain, mechanism.grid, release.locations, columns, release.certificate
-        )
-        return files + self._maps(out) if release.locations.shape[1] == 2 else files
+    STEM = "sums"
+
+    def columns(self) -> dict[str, Floats]:
+        assert self.release.density is not None
+        return {"value_sum": self.release.value_sums[0, 0], "density": self.release.density[0]}
 
     def _maps(self, out: Path) -> list[str]:
-        release, page, certificate = self.release, self.page, self.release.certificate
-        grid = release.mechanism.grid
-        assert grid is not None
-        x, y = page.axes(release.mechanism.domain, grid)
-        outside = page.absent(release.locations, grid)
-        means = local_mean(release, self.floor)
-        mask = ~means.support.T if outside is None else ~means.support.T | outside
-        files = ["map.png"]
-        outline: list[Polygon] = []
+        page, files = self.page, ["map.png"]
+        means = local_mean(self.release, self.floor)
+        absent, inside = ~means.support.T, self.inside
+        inner: list[Polygon] = []
+        outer: list[Polygon] = []
+        key = Key(absent="Too few rows near for a mean" if (inside & absent).any() else "")
         if page.threshold is not None:
-            side = "<" if page.below else ">"
-            field, noise = threshold_field(release, page.threshold)
-            sets = excursion_sets(release, page.threshold, side, self.level)
-            cuts = {"estimate": 0.0, "inner": sets.quantile * noise, "outer": -sets.quantile * noise}
-            signed = -field.T if page.below else field.T
-            features = []
-            for name, cut in cuts.items():
-                polygons = excursion_polygons(signed, x, y, cut, mask=outside)
-                outline = polygons if name == "estimate" else outline
-                about = {
-                    "set": name,
-                    "threshold": page.threshold,
-                    "side": side + "=",
-                    "confidence": None if name == "estimate" else self.level,
-                    "epsilon": float(round_up(certificate.epsilon, 3)),
-                    "delta": certificate.delta,
-                }
-                features.append(multipolygon(polygons, projection=page.projection, properties=about))
-            write_geojson(out / "excursion.geojson", features, projection=page.projection)
-            files.insert(0, "excursion.geojson")
-        if mask.all():
+            cuts = self._cuts(page.threshold)
+            files.insert(0, self._outlines(out, [(self._excursion(cut, ~inside), about) for cut, about in cuts]))
+            inner, outer = (self._excursion(cut, absent) for cut, _ in cuts[1:])
+            key = Key(
+                question=f"Is the clipped local mean {page.condition}?",
+                inner="Yes on its unhatched side (inner set)",
+                outer="No on its unhatched side (outside the outer set)",
+                between="Undecided: the noise allows either answer",
+                absent=key.absent,
+                note=f"Both answers hold at all {inside.sum():,} grid points together with {100 * self.level:g} % "
+                "confidence: sure against the noise of privacy, not against sampling error.",
+            )
+        if not (inside & ~absent).any():
             # Nothing to draw is public knowledge: it follows from the released density.
             return [name for name in files if name != "map.png"]
         draw_map(
             out / "map.png",
             values=means.values.T,
-            x=x,
-            y=y,
-            mask=mask,
-            threshold=page.threshold,
-            polygons=outline,
-            title=page.title or "Released map",
-            units=f"{page.units}: local mean, clipped",
-            **page.common(certificate),
+            mask=absent,
+            polygons=inner,
+            outer=outer,
+            units=f"Clipped local mean of {page.units}"
+            + (f", with {page.units.removeprefix('log ')} below" if page.logarithm else ""),
+            value_label=page.tick,
+            subtitle=f"Local mean of {self.release.certificate.n:,} private records, released at epsilon "
+            f"{round_up(self.release.certificate.epsilon, 2)}",
+            key=key,
+            **self._picture(),
         )
         return files
+
+    def _cuts(self, threshold: float) -> list[tuple[float, dict[str, Any]]]:
+        """Where to cut the field of the threshold for the estimate, the inner and the outer set."""
+        kind = "<" if self.page.below else ">"
+        # The region was named before the release was made, so the sets need to hold inside it alone.
+        sets = excursion_sets(self.release, threshold, kind, self.level, region=self.inside.T)
+        cut = sets.quantile * sets.scale
+        sure = {"confidence": self.level, "simultaneous": True}
+        meaning = "the non-private smoothed set, at the grid points; privacy noise alone is accounted for"
+        return [
+            (0.0, {"set": "estimate", "confidence": None}),
+            (cut, {"set": "inner", "meaning": f"inside {meaning}", **sure}),
+            (-cut, {"set": "outer", "meaning": f"around {meaning}", **sure}),
+        ]
+
+    def _excursion(self, cut: float, mask: Mask) -> list[Polygon]:
+        assert self.page.threshold is not None
+        field = threshold_field(self.release, self.page.threshold)[0].T
+        return excursion_polygons(-field if self.page.below else field, *self.axes, cut, mask=mask)

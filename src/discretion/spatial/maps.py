@@ -1,4 +1,4 @@
-"""Maps of released paths: a PNG that carries its privacy guarantee.
+"""Maps of a release: a PNG that carries its privacy guarantee and says in words what its lines mean.
 
 Only released values and public geometry are drawn.  Nothing here takes records, and none of matplotlib's
 global state is touched, so maps may be drawn from several threads and inside other programs.
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import distance_transform_edt
 
 from discretion.spatial.hexagons import HexagonLattice
+from discretion.spatial.region import Region
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -38,8 +39,10 @@ Polygons = Sequence[Sequence[ArrayLike]]
 Label = Callable[[float], str]
 
 DPI = 200
-_INK, _QUIET, _RULE, _PAPER, _ABSENT = "#1d2935", "#5b6772", "#cdd4da", "#ffffff", "#eef0f2"
+_INK, _QUIET, _RULE, _PAPER, _ABSENT = "#1d2935", "#5b6772", "#cdd4da", "#ffffff", "#e6e9ec"
 _OUTLINE = "#d1335b"
+_DASHES = (3.0, 1.6)  # in widths of the line
+_HATCH = 5.0  # points between the lines
 _PIXELS = 1200
 _MARGIN, _WIDTH = 0.45, 8.6
 _PROMISE = "Drawn from a differentially private release and public geometry only. No record is shown."
@@ -60,133 +63,56 @@ _RAMP = (
 COLOURS: Colormap = LinearSegmentedColormap.from_list("discretion", _RAMP, N=512)
 
 
-def draw_map(
-    path: str | os.PathLike[str],
-    *,
-    values: ArrayLike,
-    x: ArrayLike,
-    y: ArrayLike,
-    title: str,
-    units: str,
-    epsilon_text: str,
-    polygons: Polygons = (),
-    threshold: float | None = None,
-    mask: ArrayLike | None = None,
-    hexagons: HexagonLattice | None = None,
-    subtitle: str = "",
-    plane: str = "",
-    source: str = "",
-    metres_per_unit: float | None = 1.0,
-    above: bool = True,
-    value_label: Label | None = None,
-    value_range: tuple[float, float] | None = None,
-    value_ticks: Sequence[float] | None = None,
-    outline_label: str = "",
-) -> FilePath:
-    """Draw one released surface and its excursion outline; return the path of the picture (PNG by its name).
+@dataclass(frozen=True)
+class Key:
+    """What the lines and areas of a map mean, in words; what has no words is left out of the legend.
 
-    values, x, y
-        `values[i, j]` at (x[j], y[i]): a released path, or the mean of several, on a grid of at least 2 by 2.
-    title, subtitle, units, source
-        Words on the map; `units` name the values beside the colour bar.
-    epsilon_text
-        The guarantee in words: epsilon, delta, neighbour relation, unit of privacy.  Printed under the map.
-    polygons, threshold, above
-        Outlines as `excursion_polygons` returns them, and the threshold and side they belong to.
-    mask
-        True at grid points that are not part of the map; so are NaN values.
-    hexagons
-        A public lattice, drawn in full as faint lines: never the occupied hexagons alone.
-    plane, metres_per_unit
-        Name of the coordinate system, and the length of its unit for the scale bar; None leaves the bar out
-        and marks the axes instead.
-    value_label, value_range, value_ticks
-        How a value is written beside the colour bar (for instance `lambda v: f"{math.exp(v):,.0f}"`), the
-        values at its ends (by default the range of the released values), and the values it marks.
-    outline_label
-        What the outline is, in words; by default "At least" (or "At most") the threshold.
-
-    Raises ValueError when shapes disagree or no value is finite.
+    question
+        Stands above the entries, such as "Is the local mean at least 13?".
+    inner, outer
+        The solid and the dashed line.
+    between
+        The hatched area inside the dashed and outside the solid line.
+    absent
+        Grey places, where there is no value.
+    note
+        Stands below the entries, such as the confidence of the lines.
     """
-    figure = map_figure(
-        [values],
-        x,
-        y,
-        title=title,
-        units=units,
-        epsilon_text=epsilon_text,
-        polygons=[polygons],
-        threshold=threshold,
-        mask=mask,
-        hexagons=hexagons,
-        subtitle=subtitle,
-        plane=plane,
-        source=source,
-        metres_per_unit=metres_per_unit,
-        above=above,
-        value_label=value_label,
-        value_range=value_range,
-        value_ticks=value_ticks,
-        outline_label=outline_label,
-    )
-    return _save(figure, path)
+
+    question: str = ""
+    inner: str = ""
+    outer: str = ""
+    between: str = ""
+    absent: str = ""
+    note: str = ""
+
+
+def draw_map(
+    path: str | os.PathLike[str], *, values: ArrayLike, polygons: Polygons = (), outer: Polygons = (), **page: Any
+) -> FilePath:
+    """Draw one released surface and its outlines; return the path of the picture (PNG by its name).
+
+    `values[i, j]` lies at (x[j], y[i]): a local mean, a released path, or the mean of several, on a grid of at least 2
+    by 2. `polygons` are drawn with a solid line and `outer` with a dashed one, as `excursion_polygons` returns them.
+    The other arguments are those of `map_figure`. Raises ValueError when shapes disagree or no value is finite.
+    """
+    return _save(map_figure([values], polygons=[polygons], outer=[outer], **page), path)
 
 
 def draw_paths(
-    path: str | os.PathLike[str],
-    *,
-    values: ArrayLike,
-    x: ArrayLike,
-    y: ArrayLike,
-    title: str,
-    units: str,
-    epsilon_text: str,
-    polygons: Sequence[Polygons] = (),
-    threshold: float | None = None,
-    mask: ArrayLike | None = None,
-    subtitle: str = "",
-    plane: str = "",
-    source: str = "",
-    metres_per_unit: float | None = 1.0,
-    above: bool = True,
-    value_label: Label | None = None,
-    value_range: tuple[float, float] | None = None,
-    value_ticks: Sequence[float] | None = None,
-    outline_label: str = "",
-    panel_titles: Sequence[str] = (),
+    path: str | os.PathLike[str], *, values: ArrayLike, polygons: Sequence[Polygons] = (), **page: Any
 ) -> FilePath:
     """Draw several released paths side by side on one colour scale; return the path of the picture.
 
     `values` has shape (paths, len(y), len(x)) with at most 12 paths, `polygons` one list of outlines for
-    each.  The other arguments are those of `draw_map`; epsilon_text should speak of all paths together.
+    each.  The other arguments are those of `map_figure`; epsilon_text should speak of all paths together.
     Raises ValueError when shapes disagree, no value is finite, or there are more than 12 paths.
     """
     panels = np.asarray(values, dtype=np.float64)
     if panels.ndim != 3 or not 1 <= len(panels) <= 12:
         raise ValueError(f"values must have shape (1 to 12 paths, len(y), len(x)), not {panels.shape}")
-    titles = panel_titles or [f"Path {i + 1} of {len(panels)}" for i in range(len(panels))]
-    figure = map_figure(
-        list(panels),
-        x,
-        y,
-        title=title,
-        units=units,
-        epsilon_text=epsilon_text,
-        polygons=polygons or [()] * len(panels),
-        threshold=threshold,
-        mask=mask,
-        subtitle=subtitle,
-        plane=plane,
-        source=source,
-        metres_per_unit=metres_per_unit,
-        above=above,
-        value_label=value_label,
-        value_range=value_range,
-        value_ticks=value_ticks,
-        outline_label=outline_label,
-        panel_titles=titles,
-    )
-    return _save(figure, path)
+    page.setdefault("panel_titles", [f"Path {i + 1} of {len(panels)}" for i in range(len(panels))])
+    return _save(map_figure(list(panels), polygons=polygons, **page), path)
 
 
 def map_figure(
@@ -197,55 +123,87 @@ def map_figure(
     title: str,
     units: str,
     epsilon_text: str,
-    polygons: Sequence[Polygons],
+    polygons: Sequence[Polygons] = (),
+    outer: Sequence[Polygons] = (),
     threshold: float | None = None,
+    above: bool = True,
     mask: ArrayLike | None = None,
+    region: Region | None = None,
     hexagons: HexagonLattice | None = None,
     subtitle: str = "",
     plane: str = "",
     source: str = "",
     metres_per_unit: float | None = 1.0,
-    above: bool = True,
     value_label: Label | None = None,
     value_range: tuple[float, float] | None = None,
     value_ticks: Sequence[float] | None = None,
-    outline_label: str = "",
+    key: Key | None = None,
     panel_titles: Sequence[str] = (),
 ) -> Figure:
-    """The figure behind `draw_map` (one panel) and `draw_paths` (several), for further work in matplotlib."""
+    """The figure behind `draw_map` (one panel) and `draw_paths` (several), for further work in matplotlib.
+
+    panels, x, y
+        Surfaces of shape (len(y), len(x)).
+    title, subtitle, units, source
+        Words on the map; `units` name the values beside the colour bar.
+    epsilon_text
+        The guarantee in words: epsilon, delta, neighbour relation, unit of privacy.  Printed under the map.
+    polygons, outer
+        For each panel its outlines: solid, and dashed around them.  What lies between the two is hatched.
+    threshold, above
+        The level and the side that the outlines belong to; the colour bar marks it.
+    mask
+        True at grid points that are not part of the map; so are NaN values.  They stay grey.
+    region
+        A public outline: nothing is drawn outside, and what lies outside sets no colour.
+    hexagons
+        A public lattice, drawn in full as faint lines: never the occupied hexagons alone.
+    plane, metres_per_unit
+        Name of the coordinate system, and the length of its unit for the scale bar; None leaves the bar out
+        and marks the axes instead.
+    value_label, value_range, value_ticks
+        How a value is written beside the colour bar (for instance `lambda v: f"{math.exp(v):,.0f}"`), the
+        values at its ends (by default the range of the released values), and the values it marks.
+    key
+        What lines and areas mean; by default the solid line is "At least" (or "At most") the threshold.
+
+    Raises ValueError when shapes disagree or no value is finite.
+    """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    grids = [_Grid.of(np.asarray(values, dtype=np.float64), x, y, mask) for values in panels]
-    if len(polygons) != len(grids) or (panel_titles and len(panel_titles) != len(grids)):
+    grids = [_Grid.of(np.asarray(values, dtype=np.float64), x, y, mask, region) for values in panels]
+    polygons, outer = (list(lines) or [()] * len(grids) for lines in (polygons, outer))
+    if not len(grids) == len(polygons) == len(outer) or (panel_titles and len(panel_titles) != len(grids)):
         raise ValueError(f"{len(grids)} surfaces need as many lists of polygons and panel titles")
     low, high = value_range or _span(grids)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"value_range must be two finite numbers, lower first, not {(low, high)}")
     scale = Normalize(low, high, clip=True)
+    write = value_label or (lambda value: f"{value:g}")
+    if key is None:
+        drawn = threshold is not None and any(map(len, polygons))
+        key = Key(inner=f"{'At least' if above else 'At most'} {write(threshold or 0.0)}" if drawn else "")
 
     columns = 1 if len(grids) == 1 else 2 if len(grids) in (2, 4) else 3
     rows = math.ceil(len(grids) / columns)
-    margin = 0.3 if metres_per_unit is None else 0.0
-    words = _Words.of(title, subtitle, epsilon_text, plane, source)
-    layout = _Layout.of(grids[0].aspect, rows, columns, bool(panel_titles), margin, words)
+    marked = metres_per_unit is None
+    words = _Words.of(title, subtitle, units, key, epsilon_text, plane, source)
+    layout = _Layout.of(grids[0].aspect, rows, columns, bool(panel_titles), 0.3 if marked else 0.0, words)
     figure = Figure(figsize=(layout.width, layout.height), facecolor=_PAPER, dpi=DPI)
     FigureCanvasAgg(figure)
     _write_heading(figure, layout)
-    for index, (grid, outline) in enumerate(zip(grids, polygons, strict=True)):
+    for index, (grid, inside, around) in enumerate(zip(grids, polygons, outer, strict=True)):
         axes = figure.add_axes(layout.panel(index), facecolor=_ABSENT)
-        _draw_panel(axes, grid, scale, outline, weight=1.0 if columns == 1 else 0.7)
+        _draw_panel(axes, grid, scale, inside, around, region, weight=1.0 if columns == 1 else 0.7)
         if hexagons is not None:
             _draw_lattice(axes, hexagons)
         if panel_titles:
             axes.set_title(panel_titles[index], loc="left", fontsize=9.5, color=_INK, pad=4, parse_math=False)
-        if metres_per_unit is None:
-            _mark_axes(axes)
+        if marked:
+            _mark_axes(axes, layout, left=index % columns == 0, bottom=index + columns >= len(grids))
         elif index == len(grids) - 1:
             _draw_scale_bar(axes, metres_per_unit)
-    write = value_label or (lambda value: f"{value:g}")
-    _draw_colour_bar(figure, layout, scale, units, write, value_ticks, threshold)
-    if threshold is not None and any(map(len, polygons)):
-        words = outline_label or f"{'At least' if above else 'At most'} {write(threshold)}"
-        _explain_outline(figure, layout, words)
+    _draw_key(figure, layout)
+    _draw_colour_bar(figure, layout, scale, write, value_ticks, threshold)
     _write_notes(figure, layout)
     return figure
 
@@ -263,15 +221,16 @@ def _save(figure: Figure, path: str | os.PathLike[str]) -> FilePath:
 
 @dataclass(frozen=True)
 class _Grid:
-    """A surface on a grid, both axes increasing, with the places that are not part of the map."""
+    """A surface on a grid, both axes increasing, with the places that have no value, and those that are on the map."""
 
     values: Floats
     x: Floats
     y: Floats
     absent: Mask
+    shown: Mask
 
     @classmethod
-    def of(cls, values: Floats, x: Floats, y: Floats, mask: ArrayLike | None) -> _Grid:
+    def of(cls, values: Floats, x: Floats, y: Floats, mask: ArrayLike | None, region: Region | None) -> _Grid:
         if values.shape != (y.size, x.size) or x.ndim != 1 or y.ndim != 1 or min(values.shape) < 2:
             raise ValueError(f"values must have shape (len(y), len(x)), at least 2 by 2, not {values.shape}")
         for axis in (x, y):
@@ -284,10 +243,14 @@ class _Grid:
             if excluded.dtype != bool or excluded.shape != values.shape:
                 raise ValueError(f"mask must be boolean and of shape {values.shape}")
             absent = absent | excluded
-        if absent.all():
+        shown = ~absent
+        if region is not None:
+            shown &= region.contains(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)).reshape(values.shape)
+        if not shown.any():
             raise ValueError("no finite value to draw")
         right, up = (1 if x[0] < x[-1] else -1), (1 if y[0] < y[-1] else -1)
-        return cls(values[::up, ::right], x[::right], y[::up], absent[::up, ::right])
+        turned = np.s_[::up, ::right]
+        return cls(values[turned], x[::right], y[::up], absent[turned], shown[turned])
 
     @property
     def aspect(self) -> float:
@@ -331,26 +294,67 @@ class _Grid:
 
 
 def _span(grids: Sequence[_Grid]) -> tuple[float, float]:
-    shown = np.concatenate([grid.values[~grid.absent] for grid in grids])
+    shown = np.concatenate([grid.values[grid.shown] for grid in grids])
     low, high = float(shown.min()), float(shown.max())
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
-def _draw_panel(axes: Axes, grid: _Grid, scale: Normalize, polygons: Polygons, weight: float) -> None:
-    axes.imshow(grid.picture(), extent=grid.extent, origin="lower", cmap=COLOURS, norm=scale, aspect="equal")
-    lines = [_level_line(grid, np.asarray(ring, dtype=np.float64)) for polygon in polygons for ring in polygon]
-    if lines:
-        halo = [
-            Stroke(linewidth=3.0 * weight, foreground=_PAPER),
-            Stroke(linewidth=1.4 * weight, foreground=_OUTLINE),
-        ]
-        outline = Path.make_compound_path(*lines)
-        axes.add_patch(PathPatch(outline, fill=False, joinstyle="round", path_effects=halo, zorder=3))
+def _draw_panel(
+    axes: Axes, grid: _Grid, scale: Normalize, inner: Polygons, outer: Polygons, region: Region | None, weight: float
+) -> None:
+    axes.imshow(grid.picture(), extent=grid.extent, origin="lower", cmap=COLOURS, norm=scale, aspect="equal", zorder=1)
     axes.set_xlim(grid.extent[:2])
     axes.set_ylim(grid.extent[2:])
+    if outer:
+        # Inside an outer ring the inner ones turn the other way, so that the filling leaves them out.
+        _hatch(axes, _closed([*_rings(outer), *(ring[::-1] for ring in _rings(inner))]))
+    for dashed, polygons in ((True, outer), (False, inner)):
+        if rings := _rings(polygons):
+            path = Path.make_compound_path(*(_level_line(grid, ring) for ring in rings))
+            axes.add_patch(PathPatch(path, **_outline(dashed, weight)))
+    if region is not None:
+        edge = [_turned(ring, hole > 0) for polygon in region.polygons for hole, ring in enumerate(polygon)]
+        (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+        frame = np.array([(left, bottom), (right, bottom), (right, top), (left, top), (left, bottom)])
+        axes.add_patch(PathPatch(_closed(edge), fill=False, edgecolor=_QUIET, linewidth=0.8 * weight, zorder=4))
+        # Paper over whatever lies outside.
+        axes.add_patch(PathPatch(_closed([frame, *edge]), facecolor=_PAPER, edgecolor=_PAPER, zorder=3.5))
     axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
-    for spine in axes.spines.values():
-        spine.set(color=_QUIET, linewidth=0.6)
+    axes.spines[:].set(color=_QUIET, linewidth=0.6, visible=region is None)
+
+
+def _rings(polygons: Polygons) -> list[Floats]:
+    return [np.asarray(ring, dtype=np.float64) for polygon in polygons for ring in polygon]
+
+
+def _closed(rings: Sequence[Floats]) -> Path:
+    return Path.make_compound_path(*(Path(ring, closed=True) for ring in rings))
+
+
+def _turned(ring: Floats, counter_clockwise: bool) -> Floats:
+    x, y = (ring - ring[0]).T
+    return ring if (np.dot(x[:-1], y[1:]) > np.dot(x[1:], y[:-1])) == counter_clockwise else ring[::-1]
+
+
+def _outline(dashed: bool, weight: float = 1.0) -> dict[str, Any]:
+    """How a line is drawn, on the map and in the legend: told apart by dashes, whatever colours the reader sees."""
+    width = (1.2 if dashed else 1.6) * weight
+    halo = [Stroke(linewidth=width + 1.6 * weight, foreground=_PAPER), Normal()]
+    style = (0, _DASHES) if dashed else "solid"
+    look = {"fill": False, "edgecolor": _OUTLINE, "linewidth": width, "linestyle": style, "joinstyle": "round"}
+    return look | {"path_effects": halo, "zorder": 3}
+
+
+def _hatch(axes: Axes, area: Path) -> None:
+    """Thin white diagonals over an area, as far apart at every size of the map."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    inches = axes.get_position().width * cast("Figure", axes.figure).get_figwidth()
+    rise, step = top - bottom, (right - left) * _HATCH / 72 / inches
+    starts = np.arange(left - rise, right, step)
+    lines = [((start, bottom), (start + rise, top)) for start in starts]
+    hatch = LineCollection(lines, colors=_PAPER, linewidths=0.6, alpha=0.8, zorder=2)
+    axes.add_collection(hatch, autolim=False)
+    hatch.set_clip_path(area, axes.transData)
 
 
 def _level_line(grid: _Grid, ring: Floats) -> Path:
@@ -365,19 +369,25 @@ def _draw_lattice(axes: Axes, lattice: HexagonLattice) -> None:
     axes.add_collection(lines, autolim=False)
 
 
-def _mark_axes(axes: Axes) -> None:
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(5))
-    axes.tick_params(
-        left=True,
-        bottom=True,
-        labelleft=True,
-        labelbottom=True,
-        labelsize=7,
-        colors=_QUIET,
-        length=3,
-        width=0.6,
-    )
+def _mark_axes(axes: Axes, layout: _Layout, left: bool, bottom: bool) -> None:
+    """Coordinates along the outer sides; northings are turned, so that long ones fit."""
+
+    def write(value: float, _: int | None = None) -> str:
+        return f"{value:,.10g}"
+
+    for axis, length, limits in (
+        (axes.xaxis, layout.panel_width, axes.get_xlim()),
+        (axes.yaxis, layout.panel_height, axes.get_ylim()),
+    ):
+        widest = max(len(write(round(limit))) for limit in limits) + 2
+        axis.set_major_locator(MaxNLocator(int(np.clip(length / (0.065 * widest), 2, 6)), prune="both"))
+        axis.set_major_formatter(FuncFormatter(write))
+    axes.spines[:].set_visible(True)
+    axes.tick_params(left=left, bottom=bottom, labelleft=left, labelbottom=bottom)
+    axes.tick_params(labelsize=7, colors=_QUIET, length=3, width=0.6)
+    axes.tick_params(axis="y", labelrotation=90)
+    for label in axes.get_yticklabels():
+        label.set_verticalalignment("center")
 
 
 def _draw_scale_bar(axes: Axes, metres_per_unit: float) -> None:
@@ -402,14 +412,14 @@ def _draw_scale_bar(axes: Axes, metres_per_unit: float) -> None:
 # -- page ----------------------------------------------------------------------------------------------------
 
 
-def _wrap(text: str, size: float, weight: str = "normal") -> list[str]:
-    """Lines no wider than the map, by the measured width of the words."""
+def _wrap(text: str, size: float, weight: str = "normal", width: float = _WIDTH) -> list[str]:
+    """Lines no wider than so many inches, by the measured width of the words."""
     font = FontProperties(size=size, weight=weight)
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
-        width, _, _ = text_to_path.get_text_width_height_descent(longer, font, False)
-        if lines and width <= 0.98 * _WIDTH * 72:
+        wide, _, _ = text_to_path.get_text_width_height_descent(longer, font, False)
+        if lines and wide <= 0.98 * width * 72:
             lines[-1] = longer
         else:
             lines.append(word)
@@ -422,18 +432,28 @@ class _Words:
 
     title: list[str]
     subtitle: list[str]
+    units: list[str]
+    question: list[str]
+    entries: list[tuple[str, list[str]]]
+    note: list[str]
     guarantee: list[str]
     closing: list[str]
 
-    TITLE, SUBTITLE, NOTE = 16.0, 10.0, 7.8
+    TITLE, SUBTITLE, KEY, NOTE = 16.0, 10.0, 8.5, 7.8
 
     @classmethod
-    def of(cls, title: str, subtitle: str, epsilon_text: str, plane: str, source: str) -> _Words:
+    def of(cls, title: str, subtitle: str, units: str, key: Key, epsilon_text: str, plane: str, source: str) -> _Words:
         parts = (_PROMISE, plane and f"Coordinates: {plane}", source)
         closing = " ".join(part.rstrip(". ") + "." for part in parts if part)
+        room = _Layout.KEY_WIDTH - _Layout.KEY_INDENT
+        signs = {"inner": key.inner, "outer": key.outer, "between": key.between, "absent": key.absent}
         return cls(
             _wrap(title, cls.TITLE, "bold"),
             _wrap(subtitle, cls.SUBTITLE),
+            _wrap(units, cls.KEY, width=_Layout.BAR_WIDTH),
+            _wrap(key.question, cls.KEY, "bold", _Layout.KEY_WIDTH),
+            [(sign, _wrap(text, cls.KEY, width=room)) for sign, text in signs.items() if text],
+            _wrap(key.note, cls.NOTE, width=_Layout.KEY_WIDTH),
             _wrap(f"Privacy: {epsilon_text}", cls.NOTE),
             _wrap(closing, cls.NOTE),
         )
@@ -451,8 +471,10 @@ class _Layout:
     panel_foot: float
     words: _Words
 
-    TOP, GAP, LEGEND = 0.32, 0.2, 0.98
-    TITLE_LINE, SUBTITLE_LINE, NOTE_LINE = 0.29, 0.2, 0.16
+    TOP, GAP = 0.32, 0.2
+    TITLE_LINE, SUBTITLE_LINE, KEY_LINE, NOTE_LINE = 0.29, 0.2, 0.17, 0.16
+    BAR_WIDTH, BAR_HEIGHT = 0.47 * _WIDTH, 0.14
+    KEY_WIDTH, KEY_INDENT = 0.48 * _WIDTH, 0.44
 
     @classmethod
     def of(cls, aspect: float, rows: int, columns: int, titled: bool, panel_foot: float, words: _Words) -> _Layout:
@@ -468,7 +490,7 @@ class _Layout:
     @property
     def height(self) -> float:
         notes = len(self.words.guarantee) + len(self.words.closing)
-        return self.foot + self.LEGEND + 0.1 + self.NOTE_LINE * notes + 0.25
+        return self.foot + self.legend + 0.1 + self.NOTE_LINE * notes + 0.25
 
     @property
     def head(self) -> float:
@@ -481,6 +503,15 @@ class _Layout:
         """Where the panels end."""
         each = self.panel_head + self.panel_height + self.panel_foot
         return self.head + self.rows * each + (self.rows - 1) * self.GAP
+
+    @property
+    def legend(self) -> float:
+        """Height of the colour bar and the key, whichever is higher, with the space around them."""
+        words = self.words
+        bar = len(words.units) * self.KEY_LINE + self.BAR_HEIGHT + 0.42
+        lines = len(words.question) + sum(len(text) for _, text in words.entries)
+        key = lines * self.KEY_LINE + len(words.entries) * 0.05 + len(words.note) * self.NOTE_LINE + 0.1
+        return 0.22 + max(bar, key) + 0.1
 
     def box(self, left: float, top: float, width: float, height: float) -> tuple[float, float, float, float]:
         """A box as matplotlib wants it: fractions of the page from its lower left corner."""
@@ -495,61 +526,44 @@ class _Layout:
         top = self.head + row * (self.panel_head + self.panel_height + self.panel_foot + self.GAP)
         return self.box(left, top + self.panel_head, self.panel_width, self.panel_height)
 
+    def write(
+        self, figure: Figure, left: float, top: float, lines: list[str], size: float, step: float, **look: Any
+    ) -> float:
+        """Set lines of text one below the other; where the next one would stand."""
+        for line in lines:
+            figure.text(*self.point(left, top), line, fontsize=size, va="top", parse_math=False, **look)
+            top += step
+        return top
+
 
 def _write_heading(figure: Figure, layout: _Layout) -> None:
-    words, top = layout.words, layout.TOP
-    for line in words.title:
-        figure.text(
-            *layout.point(_MARGIN, top),
-            line,
-            fontsize=words.TITLE,
-            fontweight="bold",
-            color=_INK,
-            va="top",
-            parse_math=False,
-        )
-        top += layout.TITLE_LINE
-    for line in words.subtitle:
-        figure.text(
-            *layout.point(_MARGIN, top),
-            line,
-            fontsize=words.SUBTITLE,
-            color=_QUIET,
-            va="top",
-            parse_math=False,
-        )
-        top += layout.SUBTITLE_LINE
+    words = layout.words
+    top = layout.write(
+        figure, _MARGIN, layout.TOP, words.title, words.TITLE, layout.TITLE_LINE, color=_INK, fontweight="bold"
+    )
+    layout.write(figure, _MARGIN, top, words.subtitle, words.SUBTITLE, layout.SUBTITLE_LINE, color=_QUIET)
 
 
 def _write_notes(figure: Figure, layout: _Layout) -> None:
-    top = layout.foot + layout.LEGEND
+    top, words = layout.foot + layout.legend, layout.words
     (left, rule), (right, _) = layout.point(_MARGIN, top), layout.point(_MARGIN + _WIDTH, top)
     figure.add_artist(Line2D([left, right], [rule, rule], color=_RULE, linewidth=0.8))
-    top += 0.1
-    for lines, colour in ((layout.words.guarantee, _INK), (layout.words.closing, _QUIET)):
-        for line in lines:
-            figure.text(
-                *layout.point(_MARGIN, top),
-                line,
-                fontsize=layout.words.NOTE,
-                color=colour,
-                va="top",
-                parse_math=False,
-            )
-            top += layout.NOTE_LINE
+    top = layout.write(figure, _MARGIN, top + 0.1, words.guarantee, words.NOTE, layout.NOTE_LINE, color=_INK)
+    layout.write(figure, _MARGIN, top, words.closing, words.NOTE, layout.NOTE_LINE, color=_QUIET)
 
 
 def _draw_colour_bar(
     figure: Figure,
     layout: _Layout,
     scale: Normalize,
-    units: str,
     write: Label,
     ticks: Sequence[float] | None,
     threshold: float | None,
 ) -> None:
-    top = layout.foot + 0.42
-    axes = figure.add_axes(layout.box(_MARGIN, top, _WIDTH / 2, 0.14))
+    words = layout.words
+    top = layout.foot + 0.22
+    top = layout.write(figure, _MARGIN, top, words.units, words.KEY, layout.KEY_LINE, color=_INK) + 0.04
+    axes = figure.add_axes(layout.box(_MARGIN, top, layout.BAR_WIDTH, layout.BAR_HEIGHT))
     bar = figure.colorbar(ScalarMappable(scale, COLOURS), cax=axes, orientation="horizontal")
     cast("Patch", bar.outline).set(edgecolor=_QUIET, linewidth=0.5)
     low, high = scale.vmin or 0.0, scale.vmax or 0.0
@@ -560,14 +574,26 @@ def _draw_colour_bar(
     bar.formatter = FuncFormatter(lambda value, _: write(value).replace("$", r"\$"))
     bar.update_ticks()
     axes.tick_params(labelsize=8, labelcolor=_INK, color=_QUIET, length=2.5, width=0.5)
-    figure.text(*layout.point(_MARGIN, top - 0.06), units, fontsize=8.5, color=_INK, va="bottom", parse_math=False)
     if threshold is not None and low < threshold < high:
         axes.axvline(threshold, color=_PAPER, linewidth=3.0)
         axes.axvline(threshold, color=_OUTLINE, linewidth=1.4)
 
 
-def _explain_outline(figure: Figure, layout: _Layout, text: str) -> None:
-    start, top = _MARGIN + _WIDTH / 2 + 0.4, layout.foot + 0.49
-    (left, y), (right, _) = layout.point(start, top), layout.point(start + 0.34, top)
-    figure.add_artist(Line2D([left, right], [y, y], color=_OUTLINE, linewidth=1.8))
-    figure.text(*layout.point(start + 0.44, top), text, fontsize=8.5, color=_INK, va="center", parse_math=False)
+def _draw_key(figure: Figure, layout: _Layout) -> None:
+    words, left = layout.words, _MARGIN + _WIDTH - layout.KEY_WIDTH
+    top = layout.foot + 0.22
+    top = layout.write(figure, left, top, words.question, words.KEY, layout.KEY_LINE, color=_INK, fontweight="bold")
+    top += 0.03
+    for sign, lines in words.entries:
+        axes = figure.add_axes(layout.box(left, top - 0.01, 0.32, layout.BAR_HEIGHT), facecolor=_ABSENT)
+        axes.set(xlim=(0, 0.32), ylim=(0, layout.BAR_HEIGHT), xticks=[], yticks=[])
+        axes.spines[:].set(color=_QUIET, linewidth=0.5)
+        if sign in ("inner", "outer"):
+            axes.set_axis_off()
+            middle = Path([(0, layout.BAR_HEIGHT / 2), (0.32, layout.BAR_HEIGHT / 2)])
+            axes.add_patch(PathPatch(middle, **_outline(sign == "outer")))
+        elif sign == "between":
+            axes.set_facecolor(COLOURS(0.45))
+            _hatch(axes, Path.unit_rectangle())
+        top = layout.write(figure, left + layout.KEY_INDENT, top, lines, words.KEY, layout.KEY_LINE, color=_INK) + 0.05
+    layout.write(figure, left, top + 0.02, words.note, words.NOTE, layout.NOTE_LINE, color=_QUIET)
