@@ -36,7 +36,7 @@ from discretion.posterior.assumptions import (
     ResponseOnly,
     Separated,
 )
-from discretion.posterior.response_sets import SLACK, Cells, EllipseSet, GraphSet, LineSet, ResponseSet, Space
+from discretion.posterior.response_sets import SLACK, Cells, GraphSet, LineSet, PolygonSet, ResponseSet, Space
 from discretion.posterior.sensitivity import Array, checked, checked_count, checked_ridge
 from discretion.privacy.conversion import renyi_to_epsilon
 from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
@@ -203,12 +203,12 @@ def _lines(weight: Array, slope: Array, covariance: Array, mean: Array) -> Array
 # --- from assumptions to problems -----------------------------------------------------------------
 
 
-def response_set(assumption: Assumption, n: int) -> ResponseSet:
-    """The residuals that an assumption allows for ``n`` records.
+def response_set(assumption: Assumption, n: int, least_kernel: float) -> ResponseSet:
+    """The residuals that an assumption allows for ``n`` records and a kernel of at least ``least_kernel``.
 
     ``Exponential1D`` and ``Diagonal`` (whose kernel is the exponential one at length scale 0, points in general
     position): :class:`~discretion.posterior.response_sets.LineSet`; ``RKHS``: ``GraphSet``; ``Bounded`` and
-    ``Separated``: ``EllipseSet``.
+    ``Separated``: ``PolygonSet``.
 
     Raises
     ------
@@ -219,9 +219,9 @@ def response_set(assumption: Assumption, n: int) -> ResponseSet:
         case Exponential1D() | Diagonal():
             return LineSet(assumption.largest_response, n)
         case RKHS():
-            return GraphSet(assumption.norm, assumption.noise, n)
+            return GraphSet(assumption.norm, assumption.noise, n, least_kernel)
         case Bounded() | Separated():
-            return EllipseSet(assumption.largest_response, n)
+            return PolygonSet(assumption.largest_response, n, least_kernel)
         case ResponseOnly():
             raise ValueError("ResponseOnly needs no search: its Gaussian-DP account is exact. Use posterior_loss.")
     raise ValueError(f"There is no certified account under {type(assumption).__name__}; use posterior_loss.")
@@ -229,7 +229,7 @@ def response_set(assumption: Assumption, n: int) -> ResponseSet:
 
 def search_space(assumption: Assumption, n: int, ridge: float, least_kernel: float) -> Space:
     """The admissible ``(v, v', rho)`` under an assumption, for ``n`` records."""
-    ordered = response_set(assumption, n).ordered
+    ordered = response_set(assumption, n, least_kernel).ordered
     kappa = 0.0 if isinstance(assumption, Diagonal) else max(float(least_kernel), 0.0)
     variance = float(assumption.variance_bound(n, ridge, least_kernel))
     q = ridge * ridge
@@ -240,7 +240,7 @@ def _problem(n: int, ridge: float, assumption: Assumption, least_kernel: float, 
     """The problem at one scale and at the orders that serve all purposes."""
     count, r = int(checked_count("n", n)), float(checked_ridge(ridge)[0])
     space = search_space(assumption, count, r, least_kernel)
-    return Problem(space, response_set(assumption, count), _orders(space), np.atleast_1d(_energy(scale)))
+    return Problem(space, response_set(assumption, count, least_kernel), _orders(space), np.atleast_1d(_energy(scale)))
 
 
 def certified_orders(*, n: int, ridge: float, assumption: Assumption, least_kernel: float = 0.0) -> Array:

@@ -21,22 +21,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discretion.posterior.core_mean import Range, largest_mean, parabola
 from discretion.posterior.sensitivity import Array
 
 SLACK = 1e-12
 """Boxes that miss a constraint by less are kept, so that the ridge ``rho = 1, v = v'`` is never lost to rounding."""
-
-
-class Range(NamedTuple):
-    """Least and largest value over each box; arrays (N,)."""
-
-    low: Array
-    high: Array
 
 
 @dataclass(frozen=True)
@@ -234,38 +228,62 @@ def _crossing(beta: Range, gamma: Range) -> Array:
 
 
 @dataclass(frozen=True)
-class EllipseSet(ResponseSet):
-    r"""Any kernel, responses in ``[-M, M]``, ``n`` records.
+class PolygonSet(ResponseSet):
+    r"""Any kernel of at least ``least_kernel`` on the domain, responses in ``[-M, M]``, ``n`` records.
 
-    The core's means at x and x' lie in an ellipse, ``sqrt(n-1) M W^(1/2)`` times the unit disc with ``W = (B - B^2 /
-    (1+k)) / r^2``, ``B = [[v, w], [w, v']]``, ``k = w + sqrt((1-v)(1-v'))``. Responses and ellipse are combined by the
-    triangle inequality. Proof in ``docs/proofs/response-sets.md``.
+    ``|s| <= S = M (1 + L(v))``, the same for ``s'``, and ``|s - s'| <= T = M (2 + L_D)`` (:func:`core_mean_bound`,
+    :func:`core_difference_bound`). A hexagon: with ``A = s >= 0``, ``B = -s' >= 0`` its vertices are ``(S, T - S)`` and
+    ``(T - S', S')``, cut to ``[0, S] x [0, S']``; where both residuals have one sign it is ``(S, S')``. Proof in
+    ``docs/proofs/core-mean.md``.
     """
 
     bound: float
     n: float
+    least_kernel: float = 0.0
 
     def mean(self, cells: Cells) -> Array:
-        own = np.sqrt(cells.opposed(cells.pull.high, cells.pull_other.high))
-        core = np.sqrt((self.n - 1.0) * _core_energy(cells)) / cells.ridge
-        return self.bound**2 * np.square(own + core)
+        kappa = max(self.least_kernel, 0.0)
+        S, S_other = (1.0 + largest_mean(v, self.n, cells.ridge, kappa) for v in (cells.v, cells.v_other))
+        width = _width(cells, kappa)
+        T = 2.0 + np.sqrt((self.n - 1.0) * parabola(_spread(cells), width)) / cells.ridge
+        vertices = ((S, np.clip(T - S, 0.0, S_other)), (np.clip(T - S_other, 0.0, S), S_other))
+        g, g_other = cells.pull, cells.pull_other
+        opposed = [cells.opposed(g.high * A, g_other.high * B) for A, B in vertices]
+        X, Y = Range(g.low * S, g.high * S), Range(g_other.low * S_other, g_other.high * S_other)
+        return self.bound**2 * np.maximum.reduce([*opposed, cells.alike(X, Y)])
+
+
+def _spread(cells: Cells) -> Range:
+    """Range of ``v + v' - 2 rho sqrt(v v')``, convex in ``(sqrt(v), sqrt(v'))``; written without cancellation."""
+    a, b = Range(*(np.sqrt(v) for v in cells.v)), Range(*(np.sqrt(v) for v in cells.v_other))
+    high = np.maximum.reduce([np.square(x - y) + 2.0 * (1.0 - cells.rho.low) * x * y for x in a for y in b])
+    gap = np.maximum(np.maximum(a.low - b.high, b.low - a.high), 0.0)
+    return Range(np.square(gap) + 2.0 * (1.0 - cells.rho.high) * a.low * b.low, high)
+
+
+def _width(cells: Cells, kappa: float) -> Array:
+    """Largest ``||phi_x - phi_x'||^2``, or ``||phi_x + phi_x'||^2`` where ``C(x, x')`` can be ``-rho sqrt(v v')``."""
+    v, v_other = cells.v.low, cells.v_other.low
+    least = cells.rho.low * np.sqrt(v * v_other) - np.sqrt((1.0 - v) * (1.0 - v_other)) - SLACK
+    return 2.0 * (1.0 - np.where(least > -kappa, np.maximum(least, kappa), least))
 
 
 @dataclass(frozen=True)
 class GraphSet(ResponseSet):
     """Responses of one function of RKHS norm at most ``norm``, plus noise in ``[-noise, noise]``; ``n`` records.
 
-    The function's part of the residuals lies in the ellipse ``norm B^(1/2)``; the noise adds an :class:`EllipseSet`.
+    The function's part of the residuals lies in the ellipse ``norm B^(1/2)``; the noise adds a :class:`PolygonSet`.
     """
 
     norm: float
     noise: float
     n: float
+    least_kernel: float = 0.0
 
     def mean(self, cells: Cells) -> Array:
         graph = self.norm * np.sqrt(_graph_energy(cells))
         if self.noise:
-            graph = graph + np.sqrt(EllipseSet(self.noise, self.n).mean(cells))
+            graph = graph + np.sqrt(PolygonSet(self.noise, self.n, self.least_kernel).mean(cells))
         return np.square(graph)
 
 
@@ -289,25 +307,3 @@ def _graph_energy(cells: Cells) -> Array:
     middle = (rho.low**2 < 0.5) & (rho.high**2 > 0.5)
     sine = np.where(middle, 1.0, 2.0 * np.sqrt(np.maximum(rho.low**2 * u.high, rho.high**2 * u.low)))
     return np.maximum(0.5 * (trace + np.hypot(difference, sine * b.high * lean)) / cells.least_determinant, 0.0)
-
-
-def _core_energy(cells: Cells) -> Array:
-    """Largest eigenvalue of ``(I - Psi Psi^T / (1+k)) R``, by bounds of its trace and determinant."""
-    a, b, rho, u, v, v_other = cells.a, cells.a_other, cells.rho, cells.u, cells.v, cells.v_other
-    least_k = rho.low * np.sqrt(v.low * v_other.low) + np.sqrt((1.0 - v.high) * (1.0 - v_other.high))
-    most_k = rho.high * np.sqrt(v.high * v_other.high) + np.sqrt((1.0 - v.low) * (1.0 - v_other.low))
-    least, most = 1.0 / (1.0 + most_k), 1.0 / (1.0 + least_k)
-    first = np.maximum(1.0 - least * (v.low + v_other.low * rho.low**2), 0.0)
-    second = np.maximum(1.0 - least * (v.low * rho.low**2 + v_other.low), 0.0)
-    cross = 1.0 - most * (v.high + v_other.high)
-    shared = np.where(cross > 0.0, a.low * b.low * rho.low**2, a.high * b.high * rho.high**2)
-    p, q = cells.mixed
-    trace = (a.high**2 * p.high * first + b.high**2 * q.high * second - 2.0 * shared * cross) / cells.least_determinant
-    weight = np.maximum(cross + np.square(least) * v.low * v_other.low * u.low, 0.0)
-    return _largest_eigenvalue(trace, weight * np.square(a.low * b.low * u.low) / cells.mixed_determinant)
-
-
-def _largest_eigenvalue(trace: Array, determinant: Array) -> Array:
-    """Of a 2 x 2 matrix similar to a positive one: increases in the trace, decreases in the determinant."""
-    trace = np.maximum(trace, 0.0)
-    return 0.5 * (trace + np.sqrt(np.maximum(trace * trace - 4.0 * determinant, 0.0)))
