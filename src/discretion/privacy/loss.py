@@ -10,16 +10,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
-from fractions import Fraction
 from numbers import Integral
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import zeta
 
+from .composition import Profile, numerical_delta, numerical_epsilon, renyi_envelope
 from .conversion import (
     GREATEST_EXCESS,
     LEAST_EXCESS,
@@ -31,6 +30,7 @@ from .conversion import (
     renyi_to_epsilon,
     round_up,
 )
+from .sums import root_sum_of_squares, sum_up
 
 __all__ = [
     "BoundedRange",
@@ -102,6 +102,11 @@ class PrivacyLoss(ABC):
     neighbours: Neighbours
     rule: Any
     supremum: float = math.inf
+
+    _exact_profile: ClassVar[bool] = False
+    """Whether `_profile` says more than the Renyi curve implies."""
+    _numerical: ClassVar[bool] = False
+    """Whether compositions with this loss are composed numerically without being asked to."""
 
     # --- Renyi divergences
 
@@ -190,6 +195,15 @@ class PrivacyLoss(ABC):
     def _renyi_rule(self, excess: float) -> str:
         """The rule behind the Renyi bound at one excess order."""
         return str(self.rule)
+
+    def _profile(self, epsilon: Array) -> Array:
+        """Upper bounds of delta at a 1-D array of epsilons, each at least 0."""
+        return renyi_envelope(self.renyi_excess, self.supremum)(epsilon)[0]
+
+    def _profiles(self, epsilon: Array) -> tuple[Array, Array]:
+        """The same for neighbours in one order and in the other (present, absent), where they differ."""
+        bounds = self._profile(epsilon)
+        return bounds, bounds
 
     # --- Arithmetic
 
@@ -425,6 +439,8 @@ class GaussianDP(PrivacyLoss):
     beforehand. Proof: `docs/proofs/gaussian-dp.md`.
     """
 
+    _exact_profile = True
+
     mu: float
     neighbours: Neighbours = field(kw_only=True)
     rule: str = field(default="Gaussian DP, exact (Dong, Roth and Su 2022)", kw_only=True)
@@ -449,6 +465,9 @@ class GaussianDP(PrivacyLoss):
         """Exact delta at `epsilon`, rounded up."""
         return gaussian_delta(self.mu, epsilon)
 
+    def _profile(self, epsilon: Array) -> Array:
+        return gaussian_delta(self.mu, epsilon)
+
     def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         return {"type": "gaussian-dp", "mu": _number(self.mu), **_labels(self)}
 
@@ -466,6 +485,8 @@ class PureDP(PrivacyLoss):
 
     Proof: `docs/proofs/pure-dp.md`.
     """
+
+    _exact_profile = True
 
     epsilon_value: float
     neighbours: Neighbours = field(kw_only=True)
@@ -508,6 +529,10 @@ class PureDP(PrivacyLoss):
             return 0.0
         return min(-math.expm1(epsilon - e) / (1 + math.exp(-e)) * (1 + 4 * _UNIT), 1.0)
 
+    def _profile(self, epsilon: Array) -> Array:
+        e = self.epsilon_value
+        return -np.expm1(np.minimum(epsilon - e, 0.0)) / (1 + math.exp(-e)) * (1 + 4 * _UNIT)
+
     def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         return {"type": "pure-dp", "epsilon": _number(self.epsilon_value), **_labels(self)}
 
@@ -525,6 +550,8 @@ class BoundedRange(PrivacyLoss):
 
     and D_alpha is at most `alpha eta^2 / 8` and at most eta. Proof: `docs/proofs/bounded-range.md`.
     """
+
+    _exact_profile = True
 
     epsilon_value: float
     neighbours: Neighbours = field(kw_only=True)
@@ -573,6 +600,10 @@ class BoundedRange(PrivacyLoss):
         value = math.expm1((epsilon - eta) / 2) ** 2 / -math.expm1(-eta) * (1 + 8 * _UNIT)
         return min(max(value, _LEAST_POSITIVE), 1.0)
 
+    def _profile(self, epsilon: Array) -> Array:
+        eta = self.epsilon_value
+        return np.expm1(np.minimum(epsilon - eta, 0.0) / 2) ** 2 / -math.expm1(-eta) * (1 + 8 * _UNIT)
+
     def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         return {"type": "bounded-range", "epsilon": _number(self.epsilon_value), **_labels(self)}
 
@@ -607,8 +638,9 @@ class Composition(PrivacyLoss):
 
     The guarantee is the least over the valid routes: the Renyi conversion of the sum of the curves; the exact
     curve where all parts are Gaussian; pure DP at the sum of the epsilons where all parts are pure or of
-    bounded range; and the sum of the epsilons of those parts added to the guarantee of the others. Its rule
-    says which one won. Two compositions are equal where they have the same parts, in whatever order.
+    bounded range; the sum of the epsilons of those parts added to the guarantee of the others; and, on request or
+    where a part is known by its profile (`profiles.py`), numerical composition. Its rule says which one won. Two
+    compositions are equal where they have the same parts, in whatever order.
 
     Args:
         parts: pairs of a loss and how often it was spent. Nested compositions are opened, equal parts counted
@@ -651,8 +683,16 @@ class Composition(PrivacyLoss):
         names = [_times(count, loss._renyi_rule(excess)) for loss, count in self.parts]
         return names[0] if len(names) == 1 else f"sum of Renyi curves ({'; '.join(names)})"
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """The least epsilon over the valid routes at `delta`."""
+    def guarantee(self, delta: float, *, numerical: bool | None = None) -> Guarantee:
+        """The least epsilon over the valid routes at `delta`.
+
+        Args:
+            delta: in `[0, 1)`.
+            numerical: whether privacy-loss distributions are composed too, which takes some hundredths of a second
+                for each part; by default only where a part is known by its privacy profile. The parts that are
+                Renyi curves enter as one, with the profile that the sum of the curves implies. Proof:
+                `docs/proofs/connect-the-dots.md`.
+        """
         if (only := self._only) is not None:
             return only.guarantee(delta)
         routes = [self._renyi_guarantee(delta)]
@@ -664,10 +704,14 @@ class Composition(PrivacyLoss):
             epsilon = math.nextafter(pure + other.epsilon, math.inf)
             rule = f"pure parts added by basic composition to: {other.rule}"
             routes.append(Guarantee(epsilon, other.delta, other.order, rule, self.neighbours))
+        if delta > 0 and self._composes(numerical):
+            epsilon = numerical_epsilon(self._profiled(), delta)
+            rule = f"privacy-loss distributions composed numerically ({self.rule})"
+            routes.append(Guarantee(epsilon, float(delta), None, rule, self.neighbours))
         return min(routes, key=lambda route: route.epsilon)
 
-    def delta(self, epsilon: float) -> float:
-        """The least delta over the valid routes at `epsilon`."""
+    def delta(self, epsilon: float, *, numerical: bool | None = None) -> float:
+        """The least delta over the valid routes at `epsilon`; `numerical` as for `guarantee`."""
         if (only := self._only) is not None:
             return only.delta(epsilon)
         routes = [super().delta(epsilon)]
@@ -676,7 +720,19 @@ class Composition(PrivacyLoss):
             routes.append(self._basic(pure).delta(epsilon))
         elif 0 < pure <= epsilon:
             routes.append(rest.delta(max(math.nextafter(epsilon - pure, 0.0), 0.0)))
+        if self._composes(numerical):
+            routes.append(numerical_delta(self._profiled(), epsilon))
         return min(routes)
+
+    def _composes(self, numerical: bool | None) -> bool:
+        """Whether distributions are composed: some part is known by more than its Renyi curve, and it is wanted."""
+        known = [loss for loss, _ in self.parts if loss._exact_profile]
+        return bool(known) and (any(loss._numerical for loss in known) if numerical is None else numerical)
+
+    def _profiled(self) -> list[tuple[Profile, int]]:
+        known = [(loss._profiles, count) for loss, count in self.parts if loss._exact_profile]
+        curves = [(loss, count) for loss, count in self.parts if not loss._exact_profile]
+        return [*known, (_compose(curves)._profiles, 1)] if curves else known
 
     def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
         parts = [{"count": count, "loss": loss._described(excess)} for loss, count in self.parts]
@@ -691,7 +747,7 @@ class Composition(PrivacyLoss):
         """Sum of the epsilons of the pure and bounded-range parts, rounded up; the loss of the others."""
         pure = [(count, loss.epsilon_value) for loss, count in self.parts if isinstance(loss, _PURE)]
         rest = [(loss, count) for loss, count in self.parts if not isinstance(loss, _PURE)]
-        return _sum_up(pure), _compose(rest) if rest else None
+        return sum_up(pure), _compose(rest) if rest else None
 
     def _basic(self, pure: float) -> PureDP:
         return PureDP(pure, neighbours=self.neighbours, rule="pure DP, basic composition")
@@ -738,7 +794,7 @@ def _gaussian_sum(parts: list[tuple[GaussianDP, int]], neighbours: Neighbours) -
     if not parts:
         return GaussianDP(0.0, neighbours=neighbours)
     rules = sorted({rule for loss, _ in parts for rule in loss.rule.split(" + ")})
-    mu = _root_sum_of_squares((count, loss.mu) for loss, count in parts)
+    mu = root_sum_of_squares((count, loss.mu) for loss, count in parts)
     return GaussianDP(mu, neighbours=neighbours, rule=" + ".join(rules))
 
 
@@ -752,44 +808,6 @@ def _count(count: Any) -> int:
 
 def _times(count: int, name: str) -> str:
     return name if count == 1 else f"{count} x {name}"
-
-
-# --- Exact sums -------------------------------------------------------------------------------------
-
-
-def _exact(x: float) -> Fraction:
-    """The decimal that a person sees for x: 0.1 is one tenth, so that ten of them are 1."""
-    return Fraction(Decimal(repr(x)))
-
-
-def _sum_up(terms: Iterable[tuple[int, float]]) -> float:
-    """Sum of count * value, rounded up to a double."""
-    terms = list(terms)
-    if any(math.isinf(value) for _, value in terms):
-        return math.inf
-    total = sum((count * _exact(value) for count, value in terms), Fraction(0))
-    try:
-        rounded = float(total)
-    except OverflowError:
-        return math.inf
-    return rounded if _exact(rounded) >= total else math.nextafter(rounded, math.inf)
-
-
-def _root_sum_of_squares(terms: Iterable[tuple[int, float]]) -> float:
-    """Square root of the sum of count * value^2, rounded up to a double."""
-    terms = list(terms)
-    if any(math.isinf(value) for _, value in terms):
-        return math.inf
-    total = sum((count * _exact(value) ** 2 for count, value in terms), Fraction(0))
-    # Scaled by a power of 4, so that neither tiny nor huge squares leave the range of the doubles.
-    shift = (total.numerator.bit_length() - total.denominator.bit_length()) // 2
-    try:
-        root = math.ldexp(math.sqrt(total / Fraction(4) ** shift), shift)
-    except OverflowError:
-        return math.inf
-    while math.isfinite(root) and _exact(root) ** 2 < total:
-        root = math.nextafter(root, math.inf)
-    return root
 
 
 # --- Checks and storage -----------------------------------------------------------------------------
