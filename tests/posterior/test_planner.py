@@ -1,0 +1,337 @@
+"""The planner: its simulated worlds, its scores, and whether real releases then get what it forecast."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from discretion.gp import RBF, Box, DensePosterior, Matern32
+from discretion.posterior.excursion import intersection_over_union
+from discretion.posterior.kernel_sum import KernelSumMechanism
+from discretion.posterior.planner import GaussianPrior, PublicTable, plan_map, priors
+from discretion.posterior.planner.priors import Setting, clipped_moments
+from discretion.posterior.planner.simulation import Score, Simulation, _candidate, _Scored, overlap
+from discretion.privacy import SeededRandomness
+from discretion.spatial import Records
+
+DOMAIN = Box((0.0, 0.0), (60.0, 40.0))
+QUICK: dict[str, Any] = {
+    "domain": DOMAIN,
+    "response_range": (12.0, 14.0),
+    "grid": (20, 20),
+    "worlds": 60,
+    "posterior": False,
+}
+
+
+def setting(n: int = 500, grid: tuple[int, ...] = (20, 20), **changes: Any) -> Setting:
+    return replace(Setting(n, DOMAIN, (12.0, 14.0), 13.0, 13.1, grid, "unit"), **changes)
+
+
+def simulation(n: int = 500, worlds: int = 40) -> Simulation:
+    model = GaussianPrior().on(setting(n), np.random.default_rng(0))
+    return Simulation(model, n**-1.1, 20.0, worlds, worlds, 0)
+
+
+def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose mean response rises from 12.5 on the left to 13.5 on the right."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(DOMAIN.lower, DOMAIN.upper, (rows, 2))
+    return X, 12.5 + X[:, 0] / 60.0 + 0.2 * rng.standard_normal(rows)
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(13.2, 0.3), (11.0, 0.5), (14.5, 2.0), (13.0, 0.0)])
+def test_moments_of_a_clipped_normal(mean, sd):
+    found = [float(each[0]) for each in clipped_moments(np.array([mean]), sd, 12.0, 14.0)]
+    if sd == 0:
+        assert found == [mean, 0.0]
+        return
+    raw = [
+        quad(lambda y, p=p: y**p * norm.pdf(y, mean, sd), 12.0, 14.0, epsabs=1e-13)[0]
+        + 12.0**p * norm.cdf(12.0, mean, sd)
+        + 14.0**p * norm.sf(14.0, mean, sd)
+        for p in (1, 2)
+    ]
+    np.testing.assert_allclose(found, [raw[0], raw[1] - raw[0] ** 2], rtol=1e-8, atol=1e-9)
+
+
+def test_many_records_have_the_law_of_records_drawn_one_by_one(monkeypatch):
+    model = GaussianPrior(noise_sd=0.8).on(setting(20_000), np.random.default_rng(0))
+
+    def standardised() -> np.ndarray:
+        worlds = model.simulate(20, np.random.default_rng(1))
+        mean, variance = clipped_moments(worlds.fields, 0.8, 12.0, 14.0)
+        return ((worlds.sums - worlds.counts * (mean - 13.0)) / np.sqrt(worlds.counts * variance)).ravel()
+
+    one_by_one = standardised()
+    monkeypatch.setattr(priors, "MOST_DRAWN", 0)
+    for values in (one_by_one, standardised()):
+        assert abs(values.mean()) < 5.0 / math.sqrt(values.size)
+        assert abs(values.var() - 1.0) < 5.0 * math.sqrt(2.0 / values.size)
+
+
+def test_worlds_hold_n_records_inside_the_region():
+    left = setting(700, region=lambda X: X[:, 0] < 20.0)
+    model = GaussianPrior().on(left, np.random.default_rng(0))
+    worlds = model.simulate(5, np.random.default_rng(0))
+    assert (worlds.counts.sum(axis=1) == 700).all()
+    assert (worlds.counts[:, ~model.mask] == 0).all()
+    assert 0.2 < model.mask.mean() < 0.4
+    with pytest.raises(ValueError, match="holds no point"):
+        GaussianPrior().on(setting(region=lambda X: X[:, 0] < -1.0), np.random.default_rng(0))
+
+
+def test_grids_are_odd_and_of_a_size_that_can_be_simulated():
+    for grid in ((60, 40), (8, 8), (236, 184), (60,), (5_000,), (10, 10, 10)):
+        domain = Box((0.0,) * len(grid), (1.0,) * len(grid))
+        found = setting(grid=grid, domain=domain)
+        assert all(count % 2 for count in found.counts)
+        assert 300 <= math.prod(found.counts) <= 2_600
+        shape, kept = found.half
+        np.testing.assert_array_equal(found.places.points[kept], domain.grid(shape))
+
+
+# --- public tables ----------------------------------------------------------------------------------------------------
+
+
+def test_a_large_public_table_is_resampled_and_its_field_recovered():
+    X, y = table(4_000)
+    model = PublicTable(X, y).on(setting(1_000), np.random.default_rng(0))
+    worlds = model.simulate(50, np.random.default_rng(0))
+    assert (worlds.counts.sum(axis=1) == 1_000).all()
+    # the sum over all places is 1,000 draws from the table's clipped responses
+    values = np.clip(y, 12.0, 14.0) - 13.0
+    total = worlds.sums.sum(axis=1)
+    assert abs(total.mean() - 1_000 * values.mean()) < 5.0 * math.sqrt(1_000 * values.var() / 50)
+    truth = 12.5 + DOMAIN.grid(model.setting.counts)[:, 0] / 60.0
+    assert np.sqrt(np.mean((worlds.fields[0] - truth) ** 2)) < 0.05
+    assert model.gaussian.noise_sd == pytest.approx(0.2, rel=0.15)
+
+
+def test_a_small_public_table_gives_fields_that_differ_about_their_posterior_mean():
+    X, y = table(60)
+    model = PublicTable(X, y).on(setting(1_000), np.random.default_rng(0))
+    worlds = model.simulate(200, np.random.default_rng(0))
+    spread = worlds.fields.std(axis=0)
+    assert (spread > 0).all()
+    at = model.setting.places.points
+    posterior = DensePosterior(
+        model.gaussian.kernel,
+        model.gaussian.noise_sd / model.gaussian.amplitude,
+        _moved(DOMAIN.unit(X), at),
+        np.clip(y, 12.0, 14.0) - model.gaussian.mean,
+    )
+    mean, covariance = posterior.mean(at) + model.gaussian.mean, posterior.covariance(at)
+    sd = model.gaussian.amplitude * np.sqrt(np.diagonal(covariance))
+    assert (np.abs(worlds.fields.mean(axis=0) - mean) < 5.0 * sd / math.sqrt(200)).all()
+    np.testing.assert_allclose(spread / sd, 1.0, atol=0.3)
+
+
+def _moved(X: np.ndarray, places: np.ndarray) -> np.ndarray:
+    return places[np.argmin(np.linalg.norm((X[:, None] - places), axis=2), axis=1)]
+
+
+def test_public_tables_that_do_not_fit_are_refused():
+    X, y = table(30)
+    for covariates, response in ((X[:5], y[:5]), (X[:, :1], y), (X, y[:-1])):
+        with pytest.raises(ValueError, match="at least 10 rows"):
+            plan_map(n=100, epsilon=1.0, prior=PublicTable(covariates, response), **QUICK)
+    with pytest.raises(ValueError, match="not finite"):
+        plan_map(n=100, epsilon=1.0, prior=PublicTable(X, np.where(y > 13.4, np.nan, y)), **QUICK)
+    with pytest.raises(ValueError, match="all the same"):
+        plan_map(n=100, epsilon=1.0, prior=PublicTable(X, np.full(30, 13.5)), **QUICK)
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def test_overlap_is_intersection_over_union():
+    rng = np.random.default_rng(0)
+    A, B = rng.uniform(size=(2, 30, 12)) < rng.uniform(size=(2, 30, 1))
+    A[0] = B[0] = False
+    wanted = [intersection_over_union(a, b) if (a | b).any() else 1.0 for a, b in zip(A, B, strict=True)]
+    np.testing.assert_array_equal(overlap(A, B), wanted)
+
+
+def test_simulated_kernel_sums_are_those_of_the_mechanism():
+    run, kernel = simulation(), RBF(0.1)
+    mechanism = KernelSumMechanism(
+        kernel,
+        DOMAIN,
+        (12.0, 14.0),
+        scale=1.0,
+        delta=1e-3,
+        locations=DOMAIN.grid(run.setting.counts),
+        grid=run.setting.counts,
+    )
+    # one record at each place with records, whose response is their mean: the value sum without its counts
+    used = run.data.counts[0] == 1
+    X = DOMAIN.from_unit(run.model.nodes[used])
+    part = mechanism.partial(Records(X, 13.0 + run.data.sums[0, used], ("x", "y"), "z"))
+    alone = replace(run.data, counts=run.data.counts * used, sums=run.data.sums * used)
+    sums = run._summed(kernel, run.model.nodes, alone, np.random.default_rng(0))
+    np.testing.assert_allclose(sums.values[0], part.sums[0, 0], atol=1e-10)
+    np.testing.assert_allclose(sums.density[0], part.sums[1, 0], atol=1e-10)
+    for field in (sums.first, sums.second):
+        assert field.shape == run.data.fields.shape
+        assert field.var() == pytest.approx(1.0, abs=0.1)
+
+
+def test_simulated_posteriors_are_exact_where_records_stand_at_the_places():
+    run = simulation(worlds=20)
+    kept = run.setting.half[1]
+    counts, sums = np.zeros_like(run.data.counts), np.zeros_like(run.data.sums)
+    counts[:, kept], sums[:, kept] = run.data.counts[:, kept], run.data.sums[:, kept]
+    run.__dict__["data"] = replace(run.data, counts=counts, sums=sums)
+    means, noises = run.posteriors(RBF(0.2), 3.0)
+    number = counts[0].astype(int)
+    used = np.flatnonzero(number)
+    X = np.repeat(run.model.nodes[used], number[used], axis=0)
+    y = np.repeat(sums[0, used] / number[used], number[used])
+    points = run.model.nodes[kept]
+    np.testing.assert_allclose(means[0], DensePosterior(RBF(0.2), 3.0, X, y).mean(points), atol=1e-8)
+    assert noises.shape == means.shape
+    assert (np.abs(noises) < 6.0).all()
+
+
+def test_a_control_that_is_the_same_on_few_and_many_changes_nothing():
+    rng = np.random.default_rng(0)
+    scored = _Scored(*rng.uniform(size=(5, 20)))
+    flat = _Scored(*np.full((5, 20), 0.3))
+    words: dict[str, Any] = {"kernel": RBF(0.1), "epsilon": 1.0, "scale": 1.0}
+    plain, controlled = _candidate(scored, **words), _candidate(scored, (flat, flat), **words)
+    assert plain.merit == pytest.approx(controlled.merit)
+    assert plain.iou.mean == pytest.approx(controlled.iou.mean)
+    assert plain.iou == Score.of(scored.iou[10:])
+    assert plain.merit == pytest.approx(scored.iou[:10].mean())
+    perfect = _candidate(scored, (scored, flat), **words)
+    assert (perfect.iou.mean, perfect.iou.se) == (pytest.approx(0.3), pytest.approx(0.0, abs=1e-12))
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_plan_repeats_itself_and_is_json():
+    plan, again = (plan_map(n=2_000, epsilon=1.0, epsilons=(1.0, 9.0), **QUICK) for _ in range(2))
+    said = json.dumps(plan.to_dict(), allow_nan=False)
+    assert said == json.dumps(again.to_dict(), allow_nan=False)
+    other = plan_map(n=2_000, epsilon=1.0, epsilons=(1.0,), seed=1, **QUICK)
+    assert other.forecast.iou != plan.forecast.iou
+    assert {each.epsilon for each in plan.frontier} == {1.0, 9.0}
+    assert {each.label for each in plan.frontier} == {"kernel sum", "kernel sum with decoder"}
+    assert plan.useful
+    assert plan.not_useful_below is not None
+    assert plan.not_useful_below <= 1.0
+    assert "Useful at epsilon 1. Not useful below epsilon" in plan.verdict
+    assert plan.water_filling["least_error"] <= plan.water_filling["error"] <= 1.0
+    for name in ("all places", "no places"):
+        assert 0.0 <= plan.trivial[name].mean < plan.forecast.iou.mean
+
+
+def test_the_recommended_mechanism_meets_the_target():
+    plan = plan_map(n=2_000, epsilon=1.0, epsilons=(1.0,), threshold=13.1, **QUICK)
+    run, chosen = plan.mechanism(), plan.recommended
+    assert run.privacy_loss(2_000).epsilon(chosen.delta) <= 1.0
+    assert (run.scale, chosen.delta) == (chosen.scale, pytest.approx(2_000**-1.1))
+    # the simulation leaves out the rounding of the sums, which is public and small
+    assert plan.forecast.scale <= run.scale <= 1.01 * plan.forecast.scale
+
+
+@pytest.mark.slow
+def test_data_coordinates_scale_with_the_domain():
+    square: dict[str, Any] = {
+        **QUICK,
+        "domain": Box((0.0, 0.0), (50.0, 50.0)),
+        "n": 2_000,
+        "epsilon": 1.0,
+        "epsilons": (1.0,),
+    }
+    unit, data = (plan_map(coordinates=each, **square) for each in ("unit", "data"))
+    assert data.recommended.kernel.length_scale == pytest.approx(
+        50.0 * np.asarray(unit.recommended.kernel.length_scale)
+    )
+    assert data.forecast.iou.mean == pytest.approx(unit.forecast.iou.mean, abs=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decoded", [False, True])
+def test_releases_of_records_from_the_prior_get_what_was_forecast(decoded):
+    many: dict[str, Any] = {**QUICK, "worlds": 300}
+    plan = plan_map(n=1_500, epsilon=2.0, epsilons=(2.0,), threshold=13.1, **many)
+    best = next(each for each in plan.candidates if each.decoder is decoded)
+    plan = replace(plan, recommended=replace(plan.recommended, kernel=best.kernel, decoder=decoded))
+    counts = plan.setting.counts
+    run = plan.mechanism(grid=counts, locations=DOMAIN.grid(counts))
+    assert isinstance(run, KernelSumMechanism)
+    decoder = plan.decoder(run) if decoded else None
+    rng, found = np.random.default_rng(11), []
+    nodes = DOMAIN.grid((25, 25))
+    root = np.linalg.cholesky(Matern32(0.2)(DOMAIN.unit(nodes)) + 1e-9 * np.eye(625))
+    for world in range(150):
+        site = rng.integers(625, size=1_500)
+        X = np.clip(nodes[site] + rng.uniform(-0.5, 0.5, (1_500, 2)) * (60.0 / 24, 40.0 / 24), 0.0, DOMAIN.upper)
+        y = 13.0 + ((root @ rng.standard_normal(625))[site] + rng.standard_normal(1_500)) / 3.0
+        release = run.run(Records(X, y, ("x", "y"), "z"), SeededRandomness(world))
+        sums = run.partial(Records(X, y, ("x", "y"), "z")).sums[:, 0]
+        assert release.density is not None
+        if decoder is not None:
+            assert decoder.cut is not None
+            shown, clear = decoder.excursion_set(release).ravel(), decoder.decode((sums[0], sums[1])) >= decoder.cut
+        else:
+            shown, clear = (h - 0.1 * d >= 0 for h, d in ((release.value_sums[0, 0], release.density[0]), sums))
+        found.append(float(overlap(shown, clear.ravel())))
+    assert np.mean(found) == pytest.approx(best.agreement.mean, abs=0.05)
+
+
+@pytest.mark.slow
+def test_few_records_and_noisy_responses_are_of_no_use():
+    small = plan_map(n=100, epsilon=0.5, epsilons=(0.5,), **QUICK)
+    assert not small.useful
+    assert small.not_useful_below is not None
+    assert small.not_useful_below > 0.5
+    assert "NOTHING USEFUL can be published at epsilon 0.5" in small.verdict
+    hopeless = plan_map(n=60, epsilon=1.0, epsilons=(1.0,), prior=GaussianPrior(0.03, 0.05, 3.0), **QUICK)
+    assert hopeless.not_useful_below == math.inf
+    assert hopeless.to_dict()["not_useful_below"] == "inf"
+    assert "any epsilon up to 1000" in hopeless.verdict
+
+
+@pytest.mark.slow
+def test_posterior_paths_stand_beside_kernel_sums():
+    quick: dict[str, Any] = {**QUICK, "posterior": True, "path_worlds": 16}
+    plan = plan_map(n=400, epsilon=3.0, epsilons=(3.0,), **quick)
+    labels = {each.label: each for each in plan.frontier}
+    published, certified = (labels[f"posterior path, {name} account"] for name in ("published", "certified"))
+    assert certified.merit >= published.merit - 0.02
+    assert published.ridge is not None
+    assert all(each.scale > 0 for each in plan.candidates)
+    many = plan_map(n=20_001, epsilon=3.0, epsilons=(3.0,), **quick)
+    assert {each.mechanism for each in many.candidates} == {"kernel-sum"}
+    assert any("Posterior paths are left out" in each for each in many.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"n": 1}, "n must be"),
+        ({"epsilon": 0.0}, "every epsilon"),
+        ({"epsilon": math.nan}, "every epsilon"),
+        ({"delta": 1.0}, "delta must"),
+        ({"threshold": 15.0}, "threshold must lie"),
+        ({"response_range": (14.0, 12.0)}, "response_range"),
+        ({"grid": (20,)}, "grid needs 2"),
+        ({"worlds": 5}, "at least 20 worlds"),
+        ({"floor": -1.0}, "floor must"),
+        ({"coordinates": "miles"}, "coordinates must"),
+        ({"prior": GaussianPrior(length_scale=-1.0)}, "length_scale"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        plan_map(**({**QUICK, "n": 100, "epsilon": 1.0} | changes))
