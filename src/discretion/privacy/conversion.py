@@ -144,8 +144,8 @@ def _minimise(
     """
     bounded = np.isfinite(supremum)
     finite = np.where(bounded, supremum, 1.0)
-    low = math.log(LEAST_EXCESS) - np.where(bounded, np.maximum(np.log(finite), 0.0), 0.0)
-    high = np.where(bounded, -math.log(LEAST_EXCESS), math.log(GREATEST_EXCESS))
+    low: Array = math.log(LEAST_EXCESS) - np.where(bounded, np.maximum(np.log(finite), 0.0), 0.0)
+    high: Array = np.where(bounded, -math.log(LEAST_EXCESS), math.log(GREATEST_EXCESS))
 
     def excess(t: Array) -> Array:
         if bounded.all():
@@ -159,8 +159,8 @@ def _minimise(
         return _no_nan(cost(x, _bounds(renyi, x)))
 
     with np.errstate(all="ignore"):
-        span = high - low
-        t = low + span * _COARSE.reshape(-1, *[1] * supremum.ndim)
+        span: Array = high - low
+        t: Array = low + span * _COARSE.reshape(-1, *[1] * supremum.ndim)
         x = excess(t)
         if bounded.all():
             values = _no_nan(cost(x, _bounds(renyi, x)))
@@ -175,25 +175,27 @@ def _minimise(
         padded = np.concatenate([values[:1] + 1, values, values[-1:] + 1])
         is_local = (values <= padded[:-2]) & (values <= padded[2:])
         best = np.argpartition(np.where(is_local, values, np.inf), 1, axis=0)[:2]
-        step = span / (len(_COARSE) - 1)
+        step: Array = span / (len(_COARSE) - 1)
         centres = np.take_along_axis(t, best, axis=0)
-        offsets = _QUARTERS.reshape(-1, 1, *[1] * supremum.ndim) * step
+        offsets: Array = _QUARTERS.reshape(-1, 1, *[1] * supremum.ndim) * step
         around = np.clip(centres + offsets, low, high)
         near = evaluate(around.reshape(-1, *supremum.shape))
-        points = np.concatenate([centres, around.reshape(near.shape)])
-        found = np.concatenate([np.take_along_axis(values, best, axis=0), near])
+        points: Array = np.concatenate([centres, around.reshape(near.shape)])
+        found: Array = np.concatenate([np.take_along_axis(values, best, axis=0), near])
         middle, least = _pick(points, found, np.argmin(found, axis=0))
-        left, right = np.maximum(middle - step / 4, low), np.minimum(middle + step / 4, high)
-        ends = evaluate(np.stack([left, right]))
-        at_left, at_right = ends[0], ends[1]
+        left: Array = np.maximum(middle - step / 4, low)
+        right: Array = np.minimum(middle + step / 4, high)
+        at_left: Array
+        at_right: Array
+        at_left, at_right = evaluate(np.stack([left, right]))
 
         for _ in range(_MOST_ROUNDS):
             flat = np.maximum(at_left, at_right) - least <= 1e-13 * np.abs(least)
             if np.all(flat | (right - left <= 1e-12) | ~np.isfinite(least)):
                 break
-            vertex = _vertex(left, middle, right, at_left, least, at_right)
-            near_vertex = (right - left) / 16
-            new = np.stack(
+            vertex: Array = _vertex(left, middle, right, at_left, least, at_right)
+            near_vertex: Array = (right - left) / 16
+            new: Array = np.stack(
                 [
                     (left + middle) / 2,
                     (middle + right) / 2,
@@ -330,10 +332,10 @@ def gaussian_mu(epsilon: ArrayLike, delta: ArrayLike) -> Any:
             exponent, _, slope = _gaussian_log_delta(mu, epsilon)
             return _miss(exponent, target), slope
 
-        root = np.sqrt(-2 * target)
-        good = 2 * epsilon / (root + np.sqrt(root**2 + 2 * epsilon)) * (1 - 1e-9)
+        root: Array = np.sqrt(-2 * target)
+        good: Array = 2 * epsilon / (root + np.sqrt(root**2 + 2 * epsilon)) * (1 - 1e-9)
         good = np.where(miss(good)[0] <= 0, good, 0.0)
-        bad = np.maximum(2 * good, np.maximum(delta, _LEAST_POSITIVE))
+        bad: Array = np.maximum(2 * good, np.maximum(delta, _LEAST_POSITIVE))
         while np.any(meets := (miss(bad)[0] <= 0) & (delta > 0)):
             good, bad = np.where(meets, bad, good), np.where(meets, 2 * bad, bad)
         mu = np.where(delta > 0, _last_safe(miss, good=good, bad=bad), 0.0)
@@ -398,7 +400,7 @@ def _last_safe(miss: Callable[[Array], tuple[Array, Array]], good: Array, bad: A
     `miss(x)` returns a value that is at most 0 where x meets the target, and its derivative. Only checked
     points, or the `good` given, are returned.
     """
-    x = (good + bad) / 2
+    x: Array = (good + bad) / 2
     for _ in range(200):
         value, slope = miss(x)
         meets = value <= 0
@@ -406,7 +408,7 @@ def _last_safe(miss: Callable[[Array], tuple[Array, Array]], good: Array, bad: A
         if np.all(~(np.abs(good - bad) > 8 * _UNIT * np.abs(good))):
             break
         # Step a little beyond the root, to its other side, so that the bracket closes from both ends.
-        newton = x - value / slope
+        newton: Array = x - value / slope
         other_side = np.where(meets, np.sign(bad - good), np.sign(good - bad))
         newton = newton + 3 * _UNIT * np.abs(newton) * other_side
         inside = (newton - good) * (newton - bad) < 0
