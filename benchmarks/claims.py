@@ -15,7 +15,15 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import kernel_sum_claims, map_claims, posterior_claims, tight_claims  # noqa: F401  (importing registers the rows)
+from benchmarks import (  # noqa: F401  (importing registers the rows)
+    composition_claims,
+    excursion_claims,
+    kernel_sum_claims,
+    map_claims,
+    planner_claims,
+    posterior_claims,
+    tight_claims,
+)
 from benchmarks.harness import AREAS, CLAIMS, Claim, Measured
 
 

@@ -1,37 +1,58 @@
-"""Excursion sets from kernel sums: raw or filtered, and decoded, on the simulated worlds of Maciazek 2026.
+"""Excursion sets from kernel sums, raw or decoded, beside those of posterior paths, on the worlds of Maciazek 2026.
 
-``decoder_row`` scores the kernel-sum releases of one setting (dimension, n, noise, epsilon) world by world. Everything
-that is chosen (kernel, length scale, filter, decoder and its cut) is chosen on public simulated worlds that the score
+``decoder_row`` scores the kernel-sum releases of one setting (dimension, n, noise, epsilon) world by world;
+``excursion_rows`` adds posterior paths (:mod:`studies.posterior_excursions`) on the same worlds. Everything that is
+chosen (kernel, length scale, filter, ridge, decoder and its cut) is chosen on public simulated worlds that the score
 does not use. Nothing here reads real data.
 
-``python -m studies.excursions`` prints the rows of the two published settings.
+``python -m studies.excursions`` prints all rows, and the differences of neighbouring columns with paired standard
+errors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from scipy.ndimage import gaussian_filter
 from threadpoolctl import threadpool_limits
 
-from discretion.gp import RBF, Exponential, ExponentialL1, Kernel
+from discretion.gp import RBF, ExponentialL1, Kernel
 from discretion.gp.fields import kernel_sums, stationary_field
 from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import Decoder, simulated_decoder
-from discretion.posterior.worlds import BlobWorlds, GaussianProcessWorlds, OUExcursionWorlds, Worlds
+from discretion.posterior.worlds import BlobWorlds, OUExcursionWorlds, Worlds
 from discretion.privacy import gaussian_mu
+from studies.excursion_settings import (
+    EPSILONS,
+    LENGTHS,
+    NUGGET,
+    TRAINING,
+    WIDTHS,
+    Floats,
+    default_worlds,
+    filtered,
+    generic_worlds,
+    public_worlds,
+    published_delta,
+    scores,
+    simulator,
+    test_worlds,
+)
+from studies.posterior_excursions import posterior_rows
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-TRAINING, SEARCH = 3_000, 200
-_NUGGET = 1e-6
+SEARCH, SEARCH_RELEASES = {1: 400, 2: 200}, {1: 8, 2: 2}
+"""Public worlds on which kernel and filter of a raw map are chosen, and releases of each, by dimension."""
+SETTINGS = ((1, 100, (0.5,)), (2, 400, (0.5, 0.3)))
+"""Dimension, n and values of M_xi: noise-to-signal 1 and, in two dimensions, 0.43."""
+WORLDS, RELEASES = {1: 400, 2: 100}, 30
+"""Worlds of the whole table by dimension, and releases of each."""
+LADDER = ("published", "certified", "kernel_sum", "decoder")
+"""Columns in the order in which they should rise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,46 +87,7 @@ class DecoderRow:
 
     def summary(self) -> dict[str, float]:
         """The published summary of each column: median over worlds in two dimensions, mean in one."""
-        middle = np.median if self.dimension == 2 else np.mean
-        return {name: float(middle(getattr(self, name))) for name in ("kernel_sum", "decoder", "trivial")}
-
-
-def simulator(dimension: int, n: int, noise: float) -> OUExcursionWorlds | BlobWorlds:
-    """The worlds of the setting: paths on [0, 1] on 800 nodes, or bumps on the unit square on 40 x 40."""
-    if dimension == 1:
-        return OUExcursionWorlds(n, noise)
-    if dimension == 2:
-        return BlobWorlds(n, noise)
-    raise ValueError(f"the published settings have one or two dimensions, not {dimension!r}")
-
-
-def published_delta(dimension: int, n: int) -> float:
-    """1e-3 in one dimension and n^-1.1 in two."""
-    return 1e-3 if dimension == 1 else float(n) ** -1.1
-
-
-@cache
-def public_worlds(dimension: int, n: int, noise: float, count: int, seed: int) -> Worlds:
-    """Training worlds; the same for all epsilons of a setting."""
-    return simulator(dimension, n, noise).simulate(count, np.random.default_rng([seed, 1]))
-
-
-@cache
-def generic_worlds(n: int, noise: float, count: int, seed: int) -> Worlds:
-    """Training worlds that know nothing of the bumps: random fields of a length scale of 0.25 with the same noise."""
-    blobs = BlobWorlds(n, noise)
-    rng = np.random.default_rng([seed, 2])
-    prior = GaussianProcessWorlds(RBF(0.25), blobs.domain, blobs.grid, n, 0.0, normalise=True)
-    worlds = prior.simulate(count, rng)
-    y = (1.0 - noise) * worlds.responses + rng.uniform(-noise, noise, worlds.responses.shape)
-    return Worlds(worlds.covariates, y, worlds.targets)
-
-
-def scores(estimates: Floats, cut: float, truth: Mask) -> Floats:
-    """IoU of {estimate >= cut} with the truth, for estimates (..., worlds, m) and truth (worlds, m)."""
-    inside = estimates >= cut
-    union = np.count_nonzero(inside | truth, axis=-1)
-    return np.where(union == 0, 1.0, np.count_nonzero(inside & truth, axis=-1) / np.maximum(union, 1))
+        return {name: middle(self.dimension, getattr(self, name)) for name in ("kernel_sum", "decoder", "trivial")}
 
 
 def decoder_row(
@@ -137,16 +119,16 @@ def decoder_row(
     seed : int
         Of the simulation.
     """
-    count = {1: 60, 2: 30}[dimension] if worlds is None else worlds
+    count = default_worlds(dimension) if worlds is None else worlds
     delta = published_delta(dimension, n)
     scale = 2.0 / float(gaussian_mu(epsilon, delta))
     rng = np.random.default_rng([seed, 3, round(1000 * epsilon)])
     setting = simulator(dimension, n, noise)
     public = public_worlds(dimension, n, noise, training, seed)
-    test = setting.simulate(count, np.random.default_rng([seed, 4]))
+    test = test_worlds(dimension, n, noise, count, seed)
     truth = test.targets >= 0
 
-    kernel, width = best_plain(setting, public[:SEARCH], scale, rng)
+    kernel, width = best_plain(setting, public[: SEARCH[dimension]], scale, rng)
     plain = released(setting, kernel, scale, test, releases, rng)
     kernel_sum = scores(filtered(plain, setting.grid, width), 0.0, truth).mean(axis=0)
 
@@ -160,25 +142,28 @@ def decoder_row(
 
 def layout(setting: OUExcursionWorlds | BlobWorlds, kernel: Kernel, scale: float) -> SumLayout:
     """The release of a setting: responses in [-1, 1] about 0."""
-    return SumLayout.on_grid(kernel, setting.domain, setting.grid, scale, nugget=_NUGGET)
+    return SumLayout.on_grid(kernel, setting.domain, setting.grid, scale, nugget=NUGGET)
 
 
 def plain_kernels(dimension: int) -> list[Kernel]:
-    """Candidates for the map without a decoder."""
-    if dimension == 1:
-        return [kind(l) for kind in (RBF, Exponential) for l in (0.02, 0.04, 0.06, 0.1, 0.15, 0.25, 0.4)]
-    return [kind(l) for kind in (RBF, ExponentialL1) for l in (0.06, 0.1, 0.14, 0.18, 0.24, 0.32)]
+    """Candidates for the map without a decoder; both are products over the axes."""
+    return [kind(l) for kind in (RBF, ExponentialL1) for l in LENGTHS[dimension]]
 
 
 def best_plain(
     setting: OUExcursionWorlds | BlobWorlds, public: Worlds, scale: float, rng: np.random.Generator
 ) -> tuple[Kernel, float]:
-    """The kernel and the width of the filter (in nodes) with the largest mean IoU on public worlds."""
-    widths = (0.0, 8.0, 20.0) if len(setting.grid) == 1 else (0.0, 2.0)
-    truth, found = public.targets >= 0, []
-    for kernel in plain_kernels(len(setting.grid)):
-        values = released(setting, kernel, scale, public, 1, rng)
-        found += [(scores(filtered(values, setting.grid, w), 0.0, truth).mean(), kernel, w) for w in widths]
+    """The kernel and the width of the filter (in nodes) with the largest mean IoU on public worlds.
+
+    All candidates see the same random numbers.
+    """
+    dimension = len(setting.grid)
+    truth, found, seed = public.targets >= 0, [], int(rng.integers(2**63))
+    for kernel in plain_kernels(dimension):
+        same = np.random.default_rng(seed)
+        values = released(setting, kernel, scale, public, SEARCH_RELEASES[dimension], same)
+        for width in WIDTHS[dimension]:
+            found.append((scores(filtered(values, setting.grid, width), 0.0, truth).mean(), kernel, width))
     _, kernel, width = max(found, key=lambda item: item[0])
     return kernel, width
 
@@ -196,17 +181,8 @@ def released(
     pairs = zip(worlds.covariates, worlds.responses, strict=True)
     sums = np.concatenate([kernel_sums(kernel, places, X, y[:, None]) for X, y in pairs])
     field = stationary_field(kernel, places)
-    noise = field.draw(rng.standard_normal, max(_NUGGET, 8.0 * field.rounding), releases * len(worlds))
+    noise = field.draw(rng.standard_normal, max(NUGGET, 8.0 * field.rounding), releases * len(worlds))
     return sums + scale * noise.reshape(releases, *sums.shape)
-
-
-def filtered(values: Floats, grid: tuple[int, ...], width: float) -> Floats:
-    """Gaussian filter over the map, nearest boundary, truncated at 3 standard deviations (in nodes)."""
-    if width == 0.0:
-        return values
-    maps = values.reshape(-1, *grid)
-    sigma = (0.0,) + (width,) * len(grid)
-    return gaussian_filter(maps, sigma, mode="nearest", truncate=3.0).reshape(values.shape)
 
 
 def best_decoder(
@@ -221,16 +197,115 @@ def best_decoder(
     return max(made, key=lambda decoder: decoder.facts["cut_iou"])
 
 
+# --- the whole table ----------------------------------------------------------------------------------------------
+
+
+class Gain(NamedTuple):
+    """Mean of a paired difference over worlds and its standard error."""
+
+    mean: float
+    error: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the mean is above 2 standard errors."""
+        return self.mean > 2.0 * self.error
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.4f} ({self.error:.4f})"
+
+
+@dataclass(frozen=True, eq=False)
+class ExcursionRow:
+    """One setting at one epsilon: ``columns[name]`` (worlds,) are mean IoUs over the releases of each world."""
+
+    dimension: int
+    n: int
+    noise: float
+    epsilon: float
+    delta: float
+    columns: dict[str, Floats]
+    chosen: dict[str, Any]
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        """In words, for tables."""
+        return str(self.dimension), str(self.n), f"{self.noise / (1.0 - self.noise):.2f}", f"{self.epsilon:g}"
+
+    def summary(self) -> dict[str, float]:
+        """The published summary of each column: median over worlds in two dimensions, mean in one."""
+        return {name: middle(self.dimension, values) for name, values in self.columns.items()}
+
+    def gain(self, worse: str, better: str) -> Gain:
+        """Paired difference of two columns over worlds."""
+        difference = self.columns[better] - self.columns[worse]
+        return Gain(float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference))))
+
+    def steps(self) -> list[Gain]:
+        """Gain of each column of the ladder over the one before."""
+        return [self.gain(a, b) for a, b in pairwise(LADDER)]
+
+
+def middle(dimension: int, values: Floats) -> float:
+    """Median over worlds in two dimensions, mean in one."""
+    return float(np.median(values) if dimension == 2 else np.mean(values))
+
+
+def excursion_rows(
+    settings: tuple[tuple[int, int, tuple[float, ...]], ...] = SETTINGS,
+    epsilons: tuple[float, ...] = EPSILONS,
+    *,
+    worlds: Mapping[int, int] = WORLDS,
+    releases: int = RELEASES,
+    training: int = TRAINING,
+    search: int | None = None,
+    seed: int = 0,
+) -> list[ExcursionRow]:
+    """All columns of each setting on the same worlds.
+
+    Parameters
+    ----------
+    settings
+        Dimension, n and values of M_xi.
+    worlds
+        Worlds to score, by dimension.
+    releases, training, search, seed
+        As in :func:`decoder_row` and :func:`studies.posterior_excursions.posterior_rows`.
+    """
+    rows = []
+    for dimension, n, noises in settings:
+        sizes = {"worlds": worlds[dimension], "releases": releases, "training": training, "seed": seed}
+        paths = posterior_rows(dimension, n, noises, epsilons, search=search, **sizes)
+        for (noise, epsilon), path in paths.items():
+            sums = decoder_row(dimension, n, noise, epsilon, generic=False, **sizes)
+            columns = path.scores | {name: getattr(sums, name) for name in ("kernel_sum", "decoder", "trivial")}
+            chosen = path.chosen | sums.chosen
+            rows.append(ExcursionRow(dimension, n, noise, epsilon, sums.delta, columns, chosen))
+    return rows
+
+
+def tables(rows: list[ExcursionRow]) -> tuple[Table, Table]:
+    """Summaries; paired differences."""
+    setting = ("dimension", "n", "noise-to-signal", "epsilon")
+    names = list(rows[0].columns)
+    summaries = Table(*setting, *(name.replace("_", " ") for name in names), title="IoU: mean (1-D), median (2-D)")
+    steps = [*pairwise(LADDER), ("published_free", "certified")]
+    titles = (f"{b} - {a}".replace("_", " ") for a, b in steps)
+    gains = Table(*setting, *titles, title="Mean paired difference over worlds (standard error)")
+    for row in rows:
+        found = row.summary()
+        summaries.add_row(*row.setting, *(f"{found[name]:.3f}" for name in names))
+        gains.add_row(*row.setting, *(str(row.gain(a, b)) for a, b in steps))
+    return summaries, gains
+
+
 def main() -> None:
     """Print the rows of the published settings."""
-    table = Table("dimension", "n", "noise-to-signal", "epsilon", "kernel sum", "decoder", "all places")
     with threadpool_limits(1):
-        for dimension, n, noise in ((1, 100, 0.5), (2, 400, 0.5), (2, 400, 0.3)):
-            for epsilon in (9.0, 3.0, 1.0):
-                s = decoder_row(dimension, n, noise, epsilon).summary()
-                values = (f"{s[name]:.3f}" for name in ("kernel_sum", "decoder", "trivial"))
-                table.add_row(str(dimension), str(n), f"{noise / (1 - noise):.2f}", f"{epsilon:g}", *values)
-    Console().print(table)
+        rows = excursion_rows()
+    console = Console(width=160)
+    for table in tables(rows):
+        console.print(table)
 
 
 if __name__ == "__main__":
