@@ -71,13 +71,13 @@ def leaks() -> tuple[list[str], list[str]]:
             ),
             *("--epsilon", "3", "--delta", "1e-3", "--grid", "12", "--threshold", "13", "--ledger", str(book)),
         ]
-        sums = [*release, "--mechanism", "kernel-sum"]
+        paths = [*release, "--mechanism", "posterior"]
         runs = {
-            "release": [*release, str(sales), "--paths", "2", "--out", str(out)],
-            "release of sums": [*sums, str(sales), "--out", str(home / "sums")],
+            "release": [*paths, str(sales), "--paths", "2", "--out", str(out)],
+            "release of sums": [*release, str(sales), "--out", str(home / "sums")],
             "over budget": [*release, str(sales), "--epsilon", "9", "--out", str(home / "again")],
-            "broken table": [*release, str(home / "broken.csv"), "--out", str(home / "other")],
-            "broken table of sums": [*sums, str(home / "broken.csv"), "--out", str(home / "another")],
+            "broken table": [*paths, str(home / "broken.csv"), "--out", str(home / "other")],
+            "broken table of sums": [*release, str(home / "broken.csv"), "--out", str(home / "another")],
         }
         for name, command in runs.items():
             ran = subprocess.run(command, capture_output=True, check=False)

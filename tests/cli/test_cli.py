@@ -52,6 +52,7 @@ def options(table: Path, out: Path, **changes: object) -> list[object]:
         "transform": "log",
         "domain": "503000:562000,155000:201000",
         "response-range": "12:14",
+        "mechanism": "posterior",
         "length-scale": "0.1",
         "epsilon": "3",
         "delta": "1e-3",

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import math
+import re
 
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ from scipy.ndimage import gaussian_filter
 from typer.testing import CliRunner
 
 from discretion.cli import app
-from discretion.cli.console import BAD_INPUT
+from discretion.cli.console import BAD_INPUT, REFUSED
 from discretion.gp import Box
+from discretion.posterior.decoder import Decoder
 from discretion.posterior.excursion import excursion_polygons
 from discretion.spatial import Projection, multipolygon
 
@@ -38,6 +41,7 @@ WORDS = {
 def release(table, out, code=0, **changes):
     words = WORDS | {key.replace("_", "-"): value for key, value in changes.items()}
     flat = [word for key, value in words.items() if value is not None for word in (f"--{key}", str(value))]
+    flat = [word for word in flat if word != "True"]
     done = CliRunner().invoke(app, ["release", str(table), "--out", str(out), *flat])
     assert done.exit_code == code, done.output
     return done
@@ -262,3 +266,70 @@ def test_out_must_be_a_folder(table, tmp_path):
     below = release(table, tmp_path / "file" / "out", code=BAD_INPUT).stderr
     assert "Errno" not in below
     assert "ot a directory" in below
+
+
+# --- a private number of rows
+
+
+@pytest.mark.parametrize("mechanism", ["kernel-sum", "posterior"])
+def test_under_add_remove_the_number_of_rows_leaves_no_trace(table, tmp_path, mechanism):
+    book = tmp_path / "book"
+    words = ["--dataset", "d", "--epsilon", "9", "--delta", "1e-3", "--neighbours", "add-remove"]
+    assert CliRunner().invoke(app, ["ledger", "init", str(book), *words]).exit_code == 0
+    few = tmp_path / "few.csv"
+    few.write_text("".join(table.open().readlines()[:788]))
+    private = {"neighbours": "add-remove", "most_records": 5000, "ledger": book, "grid": "8", "mechanism": mechanism}
+    said = release(few, tmp_path / "out", **private).output
+    certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert certificate["n"] is None
+    assert certificate["neighbours"] == "add-remove"
+    assert "787" not in said.replace(",", "")
+    assert b'"n":null' in book.read_bytes()
+    for name in ("certificate.txt", "certificate.json"):
+        assert not re.search(r"\b787\b", (tmp_path / "out" / name).read_text())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"neighbours": "add-remove"}, BAD_INPUT, "go together"),
+        ({"most_records": 10}, BAD_INPUT, "go together"),
+        ({"neighbours": "add-remove", "most_records": 5000, "delta": "n^-1.1"}, BAD_INPUT, "must be a number"),
+        ({"neighbours": "add-remove", "most_records": 10}, REFUSED, "declare more"),
+    ],
+)
+def test_what_a_private_number_of_rows_rules_out(table, tmp_path, changes, code, message):
+    assert message in release(table, tmp_path / "out", code, **changes).output
+
+
+# --- auto
+
+
+@pytest.mark.slow
+def test_auto_makes_the_release_that_the_plan_recommends(table, tmp_path):
+    auto = {"mechanism": "auto", "kernel": None, "length_scale": None, "grid": "24,20"}
+    said = json.loads(release(table, tmp_path / "out", json=True, **auto).stdout)
+    certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    plan = said["plan"]
+    assert certificate["parameters"]["kernels"][0]["length_scale"] == plan["kernel"]["length_scale"]
+    assert said["epsilon"] <= 3.0
+    assert ("decoded.csv" in said["files"]) == plan["decoder"]
+    if plan["decoder"]:
+        rows = list(csv.reader((tmp_path / "out" / "decoded.csv").open()))
+        assert len(rows) == 1 + math.prod(Decoder.load(tmp_path / "out" / "decoder.npz").target_shape)
+    refused = release(table, tmp_path / "none", REFUSED, **auto | {"epsilon": "0.01"})
+    assert "NOTHING USEFUL" in refused.output
+    assert not list((tmp_path / "none").glob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"length_scale": "0.2"}, "auto chooses it"),
+        ({"threshold": None}, "--threshold"),
+        ({"neighbours": "add-remove", "most_records": 5000}, "neighbours replace"),
+    ],
+)
+def test_what_auto_asks_for(table, tmp_path, changes, message):
+    auto = {"mechanism": "auto", "kernel": None, "length_scale": None}
+    assert message in release(table, tmp_path / "out", BAD_INPUT, **auto | changes).output

@@ -211,7 +211,7 @@ def _lines(found: MapPlan) -> list[str]:
         found.verdict,
         f"({found.rule})",
         "",
-        f"Recommended: {_words(found)}",
+        f"Recommended: {found.words}",
         f"  scale {r.scale:.6g}, epsilon {r.epsilon:g}, delta {round_up_significant(r.delta)}, n = {setting.n:,}",
         f"  IoU with the true set {forecast.iou}; agreement with the map without privacy {forecast.agreement}",
         f"  RMSE of the local mean {forecast.rmse}; without privacy this map would have IoU {forecast.ceiling}",
@@ -224,14 +224,6 @@ def _lines(found: MapPlan) -> list[str]:
         "",
     ]
     return lines + _table(found)
-
-
-def _words(found: MapPlan) -> str:
-    r = found.recommended
-    length = f"{r.kernel.name} kernel, length scale {r.kernel.length_scale:.4g} ({r.coordinates} coordinates)"
-    if r.mechanism == "posterior":
-        return f"posterior path, {length}, ridge {r.ridge:.4g}"
-    return f"kernel sum, {length}, {'with' if r.decoder else 'without'} decoder"
 
 
 def _table(found: MapPlan) -> list[str]:
@@ -264,5 +256,5 @@ def _draw(out: Path, found: MapPlan) -> None:
         not_useful_below=found.not_useful_below,
         subtitle=f"Map of response >= {s.threshold:g} from {s.n:,} records. {found.verdict}",
         note=f"Simulated worlds, no private data. Prior: {prior}. Bands: two standard errors by world; shaded: not "
-        f"useful.\nRecommended at epsilon {r.epsilon:g}: {_words(found)}.",
+        f"useful.\nRecommended at epsilon {r.epsilon:g}: {found.words}.",
     )

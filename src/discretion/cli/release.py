@@ -17,7 +17,8 @@ from discretion.cli.console import note, plain_errors, show, stderr
 from discretion.cli.sheet import Page, PathSheet, SumSheet
 from discretion.gp import Box
 from discretion.posterior import KernelSumMechanism, KernelSumRelease, PathRelease, PosteriorMechanism
-from discretion.privacy import Ledger, SystemRandomness, round_up, round_up_significant
+from discretion.posterior.planner import MapPlan, PublicTable, plan_map
+from discretion.privacy import Ledger, Neighbours, PublicError, SystemRandomness, round_up, round_up_significant
 from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
 from discretion.spatial.projection import Projection, suggest_crs
 from discretion.spatial.raster import suffix, write_geotiff
@@ -26,9 +27,10 @@ from discretion.spatial.region import Region
 
 FILES = {*PathSheet.names(), *SumSheet.names()}
 PROBE = ".discretion"
-MECHANISMS = ("posterior", "kernel-sum")
+MECHANISMS = ("kernel-sum", "posterior", "auto")
 MOST_POINTS = 20_000
 POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "fraction", "smooth_")
+CHOSEN = ("kernel", "length_scale", "alpha", "ridge", "paths", "scale", "prior_noise", "jitter", "assumption")
 
 TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
 
@@ -90,10 +92,11 @@ def release(
     mechanism: Annotated[
         str,
         typer.Option(
-            help="posterior: sample paths. kernel-sum: smoothed sums of individual rows, the better maps.",
+            help="kernel-sum: smoothed sums of individual rows. posterior: Gaussian-process sample paths. "
+            "auto: the one, with its kernel, that a plan recommends (discretion plan map).",
             rich_help_panel=KERNEL,
         ),
-    ] = "posterior",
+    ] = "kernel-sum",
     kernel: Annotated[
         str,
         typer.Option(
@@ -158,6 +161,17 @@ def release(
         str,
         typer.Option(help="Target delta: a number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY),
     ] = "n^-1.1",
+    neighbours: Annotated[
+        Neighbours,
+        typer.Option(
+            help="replace: the number of rows is public. add-remove: it is private; needs --delta as a number.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = Neighbours.REPLACE,
+    most_records: Annotated[
+        int | None,
+        typer.Option(help="add-remove: public bound of the number of rows.", rich_help_panel=PRIVACY),
+    ] = None,
     paths: Annotated[int, typer.Option(help="Number of sample paths to release.", rich_help_panel=PRIVACY)] = 1,
     assumption: Annotated[str | None, typer.Option(help=f"{options.ASSUMPTIONS}.", rich_help_panel=PRIVACY)] = None,
     unit: Annotated[
@@ -184,6 +198,13 @@ def release(
         float,
         typer.Option(help="kernel-sum: rows that must be near for a local mean to be drawn.", rich_help_panel=MAP),
     ] = 20.0,
+    public_table: Annotated[
+        Path | None,
+        typer.Option(
+            help="auto: an earlier table, with the same columns, that YOU DECLARE to be public; the plan rests on it.",
+            rich_help_panel=KERNEL,
+        ),
+    ] = None,
     level: Annotated[
         float, typer.Option(help="kernel-sum: confidence of the inner and outer set.", rich_help_panel=MAP)
     ] = 0.95,
@@ -225,7 +246,7 @@ def release(
     """Publish a map of a private table, with a certificate of what it costs.
 
     The table's places and values are both private. Everything given here is public and must not be chosen by looking at
-    the table. One neighbouring table differs in one whole record; the number of records is public.
+    the table. A neighbouring table differs in one whole row, or has one row more or fewer (--neighbours).
     """
     with plain_errors():
         box = options.box(domain)
@@ -255,6 +276,22 @@ def release(
                 f"{memory} {MOST_POINTS:,}. --mechanism kernel-sum takes larger grids.",
             ),
             (
+                mechanism == "auto" and (threshold is None or epsilon is None or neighbours is not Neighbours.REPLACE),
+                "--mechanism auto plans the map of a --threshold at an --epsilon, for --neighbours replace.",
+            ),
+            (
+                public_table is not None and mechanism != "auto",
+                "--public-table is what --mechanism auto plans with; discretion plan map takes it too.",
+            ),
+            (
+                (most_records is None) == (neighbours is Neighbours.ADD_REMOVE),
+                "--neighbours add-remove and --most-records, a public bound of the number of rows, go together.",
+            ),
+            (
+                neighbours is Neighbours.ADD_REMOVE and delta.startswith("n"),
+                "--neighbours add-remove: the number of rows is private, so --delta must be a number.",
+            ),
+            (
                 (scale is None) == (epsilon is None),
                 "Give --scale, or --epsilon to have the smallest scale that meets it; not both.",
             ),
@@ -273,20 +310,19 @@ def release(
             raise ValueError("--formats needs --crs: the files say where they are.")
         length = "units" if projection is None else projection.unit
         lattice = _lattice(aggregate_, box)
-        parameters: dict[str, Any] = {
+        common: dict[str, Any] = {
             "domain": box,
             "locations": box.grid(shape),
             "grid": shape,
             "coordinates": "unit" if length_unit == "domain" else "data",
             "nugget": nugget,
+            "neighbours": neighbours,
             "unit": (unit if lattice is None else unit_of_privacy(lattice, minimum_count, length=length)).rstrip(".")
             + _kept(where or [], missing, outside),
-        }
-        kind: type[PosteriorMechanism] | type[KernelSumMechanism]
-        if mechanism == "posterior":
-            kind = PosteriorMechanism
-            bound = max(high - middle, middle - low)
-            parameters |= {
+        } | ({} if most_records is None else {"most_records": most_records})
+        bound = max(high - middle, middle - low)
+        own: dict[str, dict[str, Any]] = {
+            "posterior": {
                 "kernel": covariance,
                 "response_range": (low, high),
                 "centre": middle,
@@ -295,54 +331,86 @@ def release(
                 "jitter": jitter,
                 "prior_noise": prior_noise,
                 "assumption": None if assumption is None else options.assumption_of(assumption, bound, covariance),
-            }
-        else:
-            kind = KernelSumMechanism
+            },
+            "kernel-sum": {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)},
+        }
+        if mechanism == "auto":
+            options.refuse_given(context, CHOSEN, "--mechanism auto chooses it")
+        elif mechanism == "kernel-sum":
             options.refuse_given(context, POSTERIOR_ONLY, "only --mechanism posterior has it")
-            parameters |= {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)}
         # Everything public is checked on a stand-in before the table is opened.
-        kind(scale=1.0 if scale is None else scale, delta=0.5, **parameters)
+        standing = "kernel-sum" if mechanism == "auto" else mechanism
+        KINDS[standing](scale=1.0 if scale is None else scale, delta=0.5, **common, **own[standing])
         outline = None if region is None else Region.read(region)
-        if outline is not None and box.dimension == 2 and not outline.contains(parameters["locations"]).any():
+        if outline is not None and box.dimension == 2 and not outline.contains(common["locations"]).any():
             raise ValueError(f"--region {region} holds no point of the grid; is it in the table's coordinates?")
         book = None if ledger is None else Ledger.open(ledger)
         _claim(out, force)
         if "geotiff" in wanted and projection is not None:
             # A system or a unit in words that the format cannot hold is refused before anything is spent.
             probe = out / PROBE
-            write_geotiff(probe, {"a": [[0.0]]}, box, projection=projection, tags={"unit": parameters["unit"]})
+            write_geotiff(probe, {"a": [[0.0]]}, box, projection=projection, tags={"unit": common["unit"]})
             probe.unlink()
         if projection is None:
             _warn_of_degrees(names, box)
 
         with _progress() as step:
+
+            def read(source: Path) -> Records:
+                found = read_table(
+                    source,
+                    covariates=names,
+                    response=response,
+                    domain=box,
+                    response_range=(low, high),
+                    transform=transform,  # pyright: ignore[reportArgumentType]
+                    outside=outside,  # pyright: ignore[reportArgumentType]
+                    missing=missing,  # pyright: ignore[reportArgumentType]
+                    where=options.conditions(where or []),
+                    delimiter=delimiter,
+                    decimal=decimal,  # pyright: ignore[reportArgumentType]
+                    encoding=encoding,
+                )
+                return found if lattice is None else aggregate(found, lattice, minimum_count, length=length)
+
             step("Reading the table")
-            records = read_table(
-                table,
-                covariates=names,
-                response=response,
-                domain=box,
-                response_range=(low, high),
-                transform=transform,  # pyright: ignore[reportArgumentType]
-                outside=outside,  # pyright: ignore[reportArgumentType]
-                missing=missing,  # pyright: ignore[reportArgumentType]
-                where=options.conditions(where or []),
-                delimiter=delimiter,
-                decimal=decimal,  # pyright: ignore[reportArgumentType]
-                encoding=encoding,
-            )
-            if lattice is not None:
-                records = aggregate(records, lattice, minimum_count, length=length)
+            prior = None
+            if public_table is not None:
+                earlier = read(public_table)
+                prior = PublicTable(earlier.covariates, earlier.response, public_table.name)
+            records = read(table)
             _report(private_report, records)
-            parameters["delta"] = options.delta_of(delta, records.n)
+            # Under add/remove the true number enters nothing.
+            n = records.n if most_records is None else most_records
+            common["delta"] = options.delta_of(delta, n)
+            plan = None
+            if mechanism == "auto":
+                step("Planning")
+                plan = plan_map(
+                    n=n,
+                    domain=box,
+                    response_range=(low, high),
+                    grid=shape,
+                    epsilon=epsilon or 0.0,
+                    delta=common["delta"],
+                    threshold=threshold,
+                    centre=middle,
+                    prior=prior,
+                    coordinates=common["coordinates"],
+                    region=None if outline is None else outline.contains,
+                    floor=floor,
+                    posterior=points <= MOST_POINTS,
+                )
+                mechanism = _planned(plan, own)
             step("Finding the price")
+            kind, parameters = KINDS[mechanism], common | own[mechanism]
             ready = (
-                kind.calibrated(n=records.n, epsilon=epsilon, **parameters)
+                kind.calibrated(n=n, epsilon=epsilon, **parameters)
                 if epsilon is not None
                 else kind(scale=scale or 0.0, **parameters)
             )
             step("Making the release")
-            result = ready.run(records, SystemRandomness()) if book is None else book.run(ready, records, n=records.n)
+            result = ready.run(records, SystemRandomness()) if book is None else book.run(ready, records, n=n)
             step("Writing")
             for name in FILES:
                 # With --force: no file of an earlier release may stand beside this certificate.
@@ -351,7 +419,8 @@ def release(
             named = units or (f"log {response}" if logarithm else response)
             page = Page(names, threshold, below, outline, projection, title, named, logarithm, source, wanted)
             if isinstance(result, KernelSumRelease):
-                what, files = "value sum and density", SumSheet(page, result, floor, level).write(out)
+                decoder = plan.decoder(result.mechanism) if plan is not None and plan.recommended.decoder else None
+                what, files = "value sum and density", SumSheet(page, result, floor, level, decoder).write(out)
             else:
                 assert isinstance(result, PathRelease)
                 what = f"{paths} path{'s' if paths > 1 else ''}"
@@ -369,22 +438,48 @@ def release(
                 "order": certificate.order,
                 "rule": certificate.rule,
                 "neighbours": str(certificate.neighbours),
-                "n": records.n,
+                "n": certificate.n,
                 "mechanism": mechanism,
                 "scale": ready.scale,
-                **({"ridge": ridge, "paths": paths} if mechanism == "posterior" else {}),
+                **({key: parameters[key] for key in ("ridge", "paths")} if mechanism == "posterior" else {}),
+                **({} if plan is None else {"plan": plan.recommended.to_dict(), "verdict": plan.verdict}),
                 "ledger_entry": certificate.ledger_entry,
                 "out": str(out),
                 "files": files,
             },
             as_json=json_,
             lines=[
-                f"Released {what} on a grid of {' x '.join(map(str, shape))} from {records.n:,} records.",
+                *([] if plan is None else [f"Planned: {plan.words}. {plan.verdict}"]),
+                f"Released {what}{certificate.of_records} on a grid of {' x '.join(map(str, shape))}.",
                 f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {round_up_significant(certificate.delta)} "
                 f"(neighbours: {certificate.neighbours}; {certificate.rule}).",
                 f"{out}: {', '.join(files)}",
             ],
         )
+
+
+KINDS: dict[str, type[PosteriorMechanism] | type[KernelSumMechanism]] = {
+    "posterior": PosteriorMechanism,
+    "kernel-sum": KernelSumMechanism,
+}
+
+
+def _planned(plan: MapPlan, own: dict[str, dict[str, Any]]) -> str:
+    """The mechanism that the plan recommends, its choices put among the mechanism's own parameters.
+
+    Raises
+    ------
+    PublicError
+        If nothing useful can be published.
+    """
+    if not plan.useful:
+        raise PublicError(f"{plan.verdict} Nothing was spent. --mechanism kernel-sum releases one all the same.")
+    found = plan.recommended
+    if found.mechanism == "posterior":
+        own["posterior"] |= {"kernel": found.kernel, "ridge": found.ridge, "paths": found.paths}
+    else:
+        own["kernel-sum"] |= {"kernels": found.kernel}
+    return found.mechanism
 
 
 def _lattice(text: str | None, box: Box) -> HexagonLattice | None:

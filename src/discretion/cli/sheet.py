@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from discretion.posterior import KernelSumRelease, PathRelease
 from discretion.posterior.confidence import excursion_sets, local_mean, threshold_field
+from discretion.posterior.decoder import Decoder
 from discretion.posterior.excursion import Polygon, agreed, excursion_polygons, smooth
 from discretion.privacy import round_up, round_up_significant
 from discretion.spatial.geojson import multipolygon, points, write_geojson
@@ -216,7 +217,8 @@ class PathSheet(Sheet):
     def _shown(self, fields: Floats) -> tuple[Floats, dict[str, Any]]:
         """What the colours say: the response where the ridge leaves its size alone, else its size in noise."""
         mechanism, page = self.release.mechanism, self.page
-        if mechanism.ridge**2 <= (self.release.certificate.n or 0):
+        n = self.release.certificate.n if mechanism.n_is_public else mechanism.most_records
+        if mechanism.ridge**2 <= (n or 0):
             return fields, {"units": page.units, "value_label": page.tick}
         # A large ridge shrinks the path towards the centre: its values are a contrast, not the response.
         spread, centre = np.hypot(mechanism.scale, mechanism.prior_noise), mechanism.centre
@@ -234,8 +236,31 @@ class SumSheet(Sheet):
     release: KernelSumRelease
     floor: float
     level: float
+    decoder: Decoder | None = None
 
     STEM = "sums"
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return [*super().names(), "decoded.csv", "decoder.npz"]
+
+    def write(self, out: Path) -> list[str]:
+        return super().write(out) + self._decoded(out)
+
+    def _decoded(self, out: Path) -> list[str]:
+        """The map as the plan's public prior completes it: an estimate with knowledge that the plain map lacks."""
+        if self.decoder is None:
+            return []
+        estimate = self.decoder.decode(self.release).ravel()
+        assert self.decoder.cut is not None
+        inside = (estimate >= self.decoder.cut).astype(int)
+        places = self.release.mechanism.domain.grid(self.decoder.target_shape)
+        with (out / "decoded.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*self.page.names, "estimate", "at_least_threshold"])
+            writer.writerows(zip(*places.T.tolist(), estimate.tolist(), inside.tolist(), strict=True))
+        self.decoder.save(out / "decoder.npz")
+        return ["decoded.csv", "decoder.npz"]
 
     def columns(self) -> dict[str, Floats]:
         assert self.release.density is not None
@@ -273,7 +298,7 @@ class SumSheet(Sheet):
             units=f"Clipped local mean of {page.units}"
             + (f", with {page.units.removeprefix('log ')} below" if page.logarithm else ""),
             value_label=page.tick,
-            subtitle=f"Local mean of {self.release.certificate.n:,} private records, released at epsilon "
+            subtitle=f"Local mean{self.release.certificate.of_records}, released at epsilon "
             f"{round_up(self.release.certificate.epsilon, 2)}",
             key=key,
             **self._picture(),

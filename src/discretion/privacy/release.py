@@ -265,6 +265,11 @@ class Certificate:
         """Write `to_json()` to the file `path`."""
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
+    @property
+    def of_records(self) -> str:
+        """ " of 4,000 private records", or " of private records" where their number is private."""
+        return f" of {'' if self.n is None else f'{self.n:,} '}private records"
+
     def text(self) -> str:
         """The page for whoever answers for the data: plain words, at most 40 lines, epsilon rounded up."""
         lines = ["PRIVACY CERTIFICATE"]

@@ -164,6 +164,15 @@ class MapPlan:
         return f"NOTHING USEFUL can be published at epsilon {epsilon:g}.{limit}"
 
     @property
+    def words(self) -> str:
+        """The recommended release in words."""
+        r = self.recommended
+        length = f"{r.kernel.name} kernel, length scale {r.kernel.length_scale:.4g} ({r.coordinates} coordinates)"
+        if r.mechanism == "posterior":
+            return f"posterior path, {length}, ridge {r.ridge:.4g}"
+        return f"kernel sum, {length}, {'with' if r.decoder else 'without'} decoder"
+
+    @property
     def rule(self) -> str:
         """What useful means here."""
         return (
