@@ -196,7 +196,7 @@ def test_outlines_of_rough_fields_keep_area_validity_and_winding(seed):
 
 def test_the_certificate_says_what_was_released_and_what_was_clipped(out):
     said = " ".join((out / "certificate.txt").read_text().split())
-    assert "kernel sum plus one path of noise with the same kernel: not a draw from the posterior" in said
+    assert "each plus one path of Gaussian noise with the same kernel k: not a draw from the posterior" in said
     assert "Responses are clipped to [12, 14], record by record." in said
     assert "Covariates outside the public domain are clamped to it, record by record." in said
     assert "The unit of privacy: one sale" in said

@@ -6,6 +6,7 @@ import typer
 
 from discretion.cli.cost import calibrate, cost
 from discretion.cli.ledger import ledger
+from discretion.cli.plan import plan
 from discretion.cli.release import release
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app.command()(release)
 app.add_typer(cost, name="cost")
 app.add_typer(calibrate, name="calibrate")
 app.add_typer(ledger, name="ledger")
+app.add_typer(plan, name="plan")
 
 
 @app.callback(invoke_without_command=True)
