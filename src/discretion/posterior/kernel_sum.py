@@ -48,8 +48,8 @@ LIMITS = (
     "The last bits of samples: the proof is for exact Gaussians; the nugget keeps noise where rounding leaves none.",
 )
 WHAT = (
-    "What is released is h = sum_i (y_i - c) k(x_i, .) for each response, y_i clipped and c the centre, and the density "
-    "d = M sum_i k(x_i, .) if it is released, each plus one path of Gaussian noise with the same kernel k: not a draw "
+    "What is released is h = sum_i (y_i - c) k(x_i, .) for each response, y_i clipped and c the centre, and the "
+    "density d = M sum_i k(x_i, .) if it is released, each plus one path of Gaussian noise with the same kernel k: not a draw "
     "from the posterior of the private records. h / d estimates a local mean of clipped responses, not a median."
 )
 
