@@ -49,8 +49,9 @@ LIMITS = (
 )
 WHAT = (
     "What is released is h = sum_i (y_i - c) k(x_i, .) for each response, y_i clipped and c the centre, and the "
-    "density d = M sum_i k(x_i, .) if it is released, each plus one path of Gaussian noise with the same kernel k: not a draw "
-    "from the posterior of the private records. h / d estimates a local mean of clipped responses, not a median."
+    "density d = M sum_i k(x_i, .) if it is released, each plus one path of Gaussian noise with the same kernel k: "
+    "not a draw from the posterior of the private records. h / d estimates a local mean of clipped responses, not a "
+    "median."
 )
 
 
