@@ -16,12 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (  # noqa: F401  (importing registers the rows)
+    audit_claims,
     composition_claims,
     excursion_claims,
     kernel_sum_claims,
     map_claims,
     planner_claims,
     posterior_claims,
+    profile_claims,
     tight_claims,
 )
 from benchmarks.harness import AREAS, CLAIMS, Claim, Measured

@@ -3,6 +3,14 @@
 import pytest
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _results_kept_aside(tmp_path_factory: pytest.TempPathFactory):
+    """Results of long computations are kept in a folder of this test run, not in the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISCRETION_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that take many seconds")
 

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from discretion.cli import app
 from discretion.cli.console import BAD_INPUT, OVER_BUDGET, REFUSED
+from discretion.posterior import Bounded
+from discretion.posterior.add_remove import add_remove_epsilon
 from discretion.privacy import Certificate, Ledger
 
 ACCOUNT = ["--n", "400", "--ridge", "8", "--scale", "0.0375"]
@@ -157,10 +159,15 @@ def test_one_row_has_no_delta_of_n(run, tmp_path):
 
 def test_cost_prints_the_promised_keys(run):
     kernel = ["--kernel", "exponential", "--length-scale", "0.135", "--diameter", "1.4142135623730951"]
-    said = json.loads(run("cost", "posterior", *ACCOUNT, *kernel, "--delta", "n^-1.1", "--json"))
-    assert set(said) == {"epsilon", "delta", "order", "rule", "neighbours", "assumption"}
-    assert said["epsilon"] == pytest.approx(5.7987384371956, rel=1e-9)
+    words = ["cost", "posterior", *ACCOUNT, *kernel, "--delta", "n^-1.1", "--json"]
+    said = json.loads(run(*words, "--rule", "renyi"))
+    assert set(said) == {"epsilon", "delta", "order", "rule", "neighbours", "assumption", "compared", "complete"}
+    assert said["compared"]["closed form"] == pytest.approx(5.7987384371956, rel=1e-9)
+    assert said["epsilon"] == min(said["compared"].values()) == said["compared"]["renyi"]
     assert said["order"] > 1
+    best = json.loads(run(*words))
+    assert best["epsilon"] == best["compared"]["profile"] < said["epsilon"] < best["compared"]["published"]
+    assert "best" in run(*words, "--rule", "tight", code=BAD_INPUT)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +185,7 @@ def test_every_assumption_has_a_price(run, assumption):
         "--assumption",
         assumption,
     ]
-    said = json.loads(run("cost", "posterior", *ACCOUNT, *words, "--json"))
+    said = json.loads(run("cost", "posterior", *ACCOUNT, *words, "--rule", "renyi", "--json"))
     assert 0 < said["epsilon"] < 20
     assert said["assumption"] == assumption
 
@@ -199,8 +206,17 @@ def test_calibrate_meets_the_target_it_was_given(run, solve):
     found = json.loads(run("calibrate", "posterior", *words, "--epsilon", "2", "--solve", solve, "--json"))
     assert 0 < found["epsilon"] <= 2.0
     option = {"eta": "--prior-noise"}.get(solve, f"--{solve}")
-    again = json.loads(run("cost", "posterior", *words, option, found[solve], "--json"))
-    assert again["epsilon"] == found["epsilon"]
+    again = json.loads(run("cost", "posterior", *words, option, found[solve], "--rule", "renyi", "--json"))
+    assert again["compared"]["closed form"] == found["epsilon"]
+
+
+def test_calibrate_finds_a_smaller_scale_by_a_certified_rule(run):
+    words = ["calibrate", "posterior", "--n", "100", "--ridge", "3", "--least-kernel", "0.1", "--delta", "1e-3"]
+    words += ["--epsilon", "3", "--assumption", "exponential-1d", "--json"]
+    closed, renyi = json.loads(run(*words)), json.loads(run(*words, "--rule", "renyi"))
+    assert 2.9 < renyi["epsilon"] <= 3.0
+    assert renyi["scale"] < 0.8 * closed["scale"]
+    assert "--solve scale" in run(*words, "--rule", "renyi", "--solve", "ridge", "--scale", "1", code=BAD_INPUT)
 
 
 def test_what_cannot_be_reached_is_refused(run):
@@ -208,9 +224,20 @@ def test_what_cannot_be_reached_is_refused(run):
     assert "ridge" in run("calibrate", "posterior", *words, code=REFUSED)
 
 
-def test_other_neighbour_relations_are_refused(run):
-    words = ["cost", "posterior", *ACCOUNT, "--least-kernel", "0", "--neighbours", "add-remove"]
-    assert "--neighbours replace" in run(*words, code=BAD_INPUT)
+def test_prices_under_add_remove_need_a_delta_of_their_own(run):
+    words = ["cost", "posterior", *ACCOUNT, "--least-kernel", "0", "--neighbours"]
+    assert "--delta must be a number" in run(*words, "add-remove", code=BAD_INPUT)
+    assert "add-remove" in run(*words, "replace-response", code=BAD_INPUT)
+    said = json.loads(run(*words, "add-remove", "--delta", "1e-3", "--json"))
+    assert said["neighbours"] == "add-remove"
+    loss = {"ridge": 8.0, "scale": 0.0375, "assumption": Bounded(1.0), "most_records": 400}
+    assert said["epsilon"] == add_remove_epsilon(delta=1e-3, **loss)
+    target = ["calibrate", "posterior", *ACCOUNT[:4], "--least-kernel", "0", "--neighbours", "add-remove"]
+    found = json.loads(run(*target, "--delta", "1e-3", "--epsilon", "1", "--json"))
+    assert 0.999 < found["epsilon"] <= 1.0
+    assert "solves for scale" in run(
+        *target, "--delta", "1e-3", "--epsilon", "1", "--solve", "ridge", "--scale", "1", code=BAD_INPUT
+    )
 
 
 def test_the_private_report_is_a_file_of_its_own(run, table, tmp_path):

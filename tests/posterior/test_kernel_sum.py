@@ -536,9 +536,7 @@ def test_bad_records_are_refused_by_row_and_nothing_is_quoted():
     bad.covariates[9] = math.nan
     with pytest.raises(PublicError, match=r"not finite at rows 3, 7, 9 \(from 0\)"):
         run.check(bad)
-    with pytest.raises(
-        PublicError, match=r"shape \(n,\), one for one; got \(n, 2\) and \(n, 2\)"
-    ):
+    with pytest.raises(PublicError, match=r"shape \(n,\), one for one; got \(n, 2\) and \(n, 2\)"):
         run.check(some(columns=2))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from discretion.cli.audit import audit
 from discretion.cli.cost import calibrate, cost
 from discretion.cli.ledger import ledger
 from discretion.cli.plan import plan
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(release)
 app.add_typer(cost, name="cost")
 app.add_typer(calibrate, name="calibrate")
+app.add_typer(audit, name="audit")
 app.add_typer(ledger, name="ledger")
 app.add_typer(plan, name="plan")
 

@@ -12,7 +12,9 @@ from discretion.cli.console import plain_errors, show
 from discretion.gp import Ball
 from discretion.posterior import Separated
 from discretion.posterior.account import calibrate_posterior, posterior_loss
+from discretion.posterior.add_remove import add_remove_epsilon, add_remove_loss, calibrate_add_remove
 from discretion.posterior.kernel_sum import sensitivity
+from discretion.posterior.rules import TIME_LIMIT, Price, calibrated_scale, posterior_price
 from discretion.privacy import GaussianDP, Guarantee, Neighbours, gaussian_mu, round_up, round_up_significant, smallest
 
 cost = typer.Typer(no_args_is_help=True, help="What a release would cost, from public parameters alone.")
@@ -31,12 +33,18 @@ Length = Annotated[str | None, typer.Option(help="Length scale of the kernel.")]
 Diameter = Annotated[float | None, typer.Option(help="Diameter of the domain, in the units of the length scale.")]
 Alpha = Annotated[float | None, typer.Option(help="Shape of the rational quadratic kernel.")]
 Assumed = Annotated[str, typer.Option("--assumption", help=f"{options.ASSUMPTIONS}.")]
-Relation = Annotated[Neighbours, typer.Option(help="Neighbour relation; posterior paths have replace.")]
+Relation = Annotated[Neighbours, typer.Option(help="replace: n is public. add-remove: --n is a public bound of it.")]
+Rule = Annotated[
+    str,
+    typer.Option(help="published (the paper's figure), renyi, profile (both certified), or best: the smallest proved."),
+]
+Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds a price may take; it is a bound at any time.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @cost.command("posterior")
 def cost_posterior(
+    context: typer.Context,
     n: N,
     delta: Delta = "n^-1.1",
     ridge: Ridge = None,
@@ -51,6 +59,8 @@ def cost_posterior(
     alpha: Alpha = None,
     assumption: Assumed = "bounded",
     neighbours: Relation = Neighbours.REPLACE,
+    rule: Rule = "best",
+    time_limit: Seconds = TIME_LIMIT,
     json_: Json = False,
 ) -> None:
     """Epsilon of releasing posterior sample paths.
@@ -73,13 +83,22 @@ def cost_posterior(
             assumption,
             neighbours,
         )
-        loss = posterior_loss(ridge=ridge, scale=scale, **account)
-        result = _result(loss.guarantee(options.delta_of(delta, n)), assumption)
-        show(result, as_json=json_, lines=[_sentence(result)])
+        target = options.delta_of(delta, n)
+        if neighbours is Neighbours.ADD_REMOVE:
+            account = _private(context, account)
+            epsilon = add_remove_epsilon(ridge=ridge, scale=scale, delta=target, **account)
+            guarantee = Guarantee(epsilon, target, None, "exact pair of one record", neighbours)
+            result = _result(guarantee, assumption)
+            show(result, as_json=json_, lines=[_sentence(result)])
+            return
+        price = posterior_price(rule, ridge=ridge, scale=scale, delta=target, time_limit=time_limit, **account)
+        result = _result(price.guarantee, assumption) | _compared(price)
+        show(result, as_json=json_, lines=[_sentence(result), *_others(price)])
 
 
 @calibrate.command("posterior")
 def calibrate_posterior_(
+    context: typer.Context,
     n: N,
     epsilon: Annotated[float, typer.Option(help="Target epsilon.")],
     solve: Annotated[str, typer.Option(help="What to find: scale, ridge, eta (extra prior noise) or paths.")] = "scale",
@@ -96,6 +115,10 @@ def calibrate_posterior_(
     alpha: Alpha = None,
     assumption: Assumed = "bounded",
     neighbours: Relation = Neighbours.REPLACE,
+    rule: Annotated[
+        str | None, typer.Option(help="published, renyi, profile or best, for --solve scale; closed forms if left out.")
+    ] = None,
+    time_limit: Seconds = TIME_LIMIT,
     json_: Json = False,
 ) -> None:
     """The smallest scale, ridge or extra noise, or the largest number of paths, that meets (epsilon, delta).
@@ -123,6 +146,24 @@ def calibrate_posterior_(
             neighbours,
         )
         target = options.delta_of(delta, n)
+        if neighbours is Neighbours.ADD_REMOVE:
+            if solve != "scale" or ridge is None:
+                raise ValueError("--neighbours add-remove solves for scale, at a --ridge.")
+            account = _private(context, account)
+            value = calibrate_add_remove(epsilon=epsilon, delta=target, ridge=ridge, **account)
+            loss = add_remove_loss(ridge=ridge, scale=value, **account)
+            result = {"scale": value, **_result(loss.guarantee(target), assumption)}
+            show(result, as_json=json_, lines=[f"scale = {value!r}", _sentence(result)])
+            return
+        if rule is not None:
+            if solve != "scale":
+                raise ValueError("--rule is for --solve scale; the other parameters are solved for in closed form.")
+            value, price = calibrated_scale(
+                rule, epsilon=epsilon, delta=target, time_limit=time_limit, ridge=ridge, **account
+            )
+            result = {"scale": value, **_result(price.guarantee, assumption), **_compared(price)}
+            show(result, as_json=json_, lines=[f"scale = {value!r}", _sentence(result), *_others(price)])
+            return
         found = {"eta": "prior_noise"}.get(solve, solve)
         everything = account | {name: value for name, value in given.items() if value is not None}
         everything.pop(found, None)
@@ -146,10 +187,8 @@ def _account(
     assumption: str,
     neighbours: Neighbours,
 ) -> dict[str, Any]:
-    if neighbours is not Neighbours.REPLACE:
-        raise ValueError(
-            "A posterior path has a guarantee for replacing one record (n public) only: --neighbours replace."
-        )
+    if neighbours is Neighbours.REPLACE_RESPONSE:
+        raise ValueError("--neighbours is replace or add-remove; --assumption response-only protects responses alone.")
     if n < 1:
         raise ValueError(f"--n is a whole number >= 1; got {n}.")
     if (least_kernel is None) == (name is None):
@@ -171,6 +210,27 @@ def _account(
         "paths": paths,
         "prior_noise": prior_noise,
     }
+
+
+def _private(context: typer.Context, account: dict[str, Any]) -> dict[str, Any]:
+    """The account under add/remove, where n is a public bound of the number of records."""
+    options.refuse_given(context, ("rule", "time_limit", "prior_noise"), "not under --neighbours add-remove")
+    if str(context.get_parameter_source("delta")).rpartition(".")[2] == "DEFAULT" or (
+        context.params["delta"].startswith("n")
+    ):
+        raise ValueError("--neighbours add-remove: the number of records is private, so --delta must be a number.")
+    return {"assumption": account["assumption"], "most_records": account["n"], "paths": account["paths"]}
+
+
+def _compared(price: Price) -> dict[str, Any]:
+    return {"compared": price.compared, "complete": price.complete}
+
+
+def _others(price: Price) -> list[str]:
+    """What every rule gave, and whether a search was cut short."""
+    each = ", ".join(f"{name} {round_up(epsilon, 4)}" for name, epsilon in price.compared.items())
+    cut = [] if price.complete else ["The time limit cut a search short; more time may give less (--time-limit)."]
+    return ([f"By rule: {each}."] if len(price.compared) > 1 else []) + cut
 
 
 def _axes(shape: Any) -> int:

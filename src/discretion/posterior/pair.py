@@ -107,10 +107,12 @@ class Pair:
 
 def gram(kernel: Kernel, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
     """Kernel matrices ``(..., n, m)`` of ``X (..., n, d)`` and ``Z (..., m, d)``; Z = X if omitted."""
-    X = np.asarray(X, dtype=np.float64) / np.asarray(kernel.length_scale)
-    Z = X if Z is None else np.asarray(Z, dtype=np.float64) / np.asarray(kernel.length_scale)
+    X = np.asarray(X, dtype=np.float64)
+    Z = X if Z is None else np.asarray(Z, dtype=np.float64)
     difference = X[..., :, None, :] - Z[..., None, :, :]
-    return np.asarray(kernel.profile(np.sqrt(np.sum(np.square(difference), axis=-1))), dtype=np.float64)
+    # Kernels here are stationary, and not all of them a function of the Euclidean distance.
+    d = X.shape[-1]
+    return kernel(difference.reshape(-1, d), np.zeros((1, d))).reshape(difference.shape[:-1])
 
 
 def pair_from_gram(

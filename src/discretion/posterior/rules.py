@@ -1,0 +1,225 @@
+"""Which rule prices a release of posterior paths, and the scale that just meets a target under it.
+
+==============  ======================================================================================================
+``published``   Maciazek 2026 as printed: Theorem 3.1 at his own bounds of the mean sensitivity. For comparison.
+``renyi``       The smaller of the closed forms of :mod:`~discretion.posterior.account` and the certified Renyi bound
+                of :mod:`~discretion.posterior.certified`.
+``profile``     The certified privacy profile of :mod:`~discretion.posterior.covering`.
+``best``        The smallest of all that are proved: of several paths the profile is numerical, and left out.
+==============  ======================================================================================================
+
+Each is an upper bound for every pair of neighbours, so the smallest at one delta is one too. What takes long is kept
+on disk (:mod:`~discretion.posterior.cache`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from discretion.posterior.account import calibrate_posterior, posterior_loss
+from discretion.posterior.assumptions import RKHS, Assumption, RecordAssumption
+from discretion.posterior.cache import kept
+from discretion.posterior.certified import certified_guarantee
+from discretion.posterior.covering import certified_profile_epsilon
+from discretion.posterior.divergence import two_norm_route
+from discretion.posterior.sensitivity import Array
+from discretion.privacy.calibration import smallest
+from discretion.privacy.conversion import renyi_to_epsilon
+from discretion.privacy.loss import Guarantee, Neighbours
+
+__all__ = ["RULES", "TIME_LIMIT", "Price", "calibrated_scale", "posterior_price", "published_epsilon"]
+
+RULES = ("published", "renyi", "profile", "best")
+TIME_LIMIT = 20.0
+"""Seconds that a price may take unless stated otherwise."""
+
+_PUBLISHED = "Maciazek 2026 as published, Renyi to DP (Balle et al. 2020)"
+_PROFILE = "certified privacy profile (covering)"
+_NUMERICAL = "privacy profile of several paths (covering, by numerical integration)"
+_STEP = 1e-3  # relative, of a calibrated scale
+
+
+@dataclass(frozen=True)
+class Price:
+    """Epsilon of a release at a delta, the rule that gave it, and what the others gave.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        The smallest of the rules asked; its ``rule`` says which.
+    compared : dict
+        Epsilon by rule: "published", "closed form", "renyi", "profile", as far as asked.
+    complete : bool
+        Whether no time limit cut a search short. The guarantee holds either way.
+    seconds : float
+    """
+
+    guarantee: Guarantee
+    compared: dict[str, float]
+    complete: bool
+    seconds: float
+
+    @property
+    def epsilon(self) -> float:
+        """Of the guarantee."""
+        return self.guarantee.epsilon
+
+
+def published_epsilon(
+    *,
+    n: ArrayLike,
+    ridge: ArrayLike,
+    scale: ArrayLike,
+    delta: ArrayLike,
+    assumption: RecordAssumption,
+    least_kernel: ArrayLike = 0.0,
+    paths: ArrayLike = 1,
+) -> tuple[Array, Array]:
+    """Epsilon as Maciazek 2026 prints it, and the Renyi order that gave it; arrays broadcast.
+
+    Theorem 3.1 at ``assumption.published``, converted by Balle et al. 2020. Parameters as in
+    :func:`~discretion.posterior.account.posterior_epsilon`.
+    """
+    count, r, sigma, rare, kappa, L = np.broadcast_arrays(
+        *(np.asarray(each, dtype=np.float64) for each in (n, ridge, scale, delta, least_kernel, paths))
+    )
+    variance = assumption.variance_bound(count, r, kappa)
+    sensitivity, spread = assumption.published(count, r, variance)
+    route = two_norm_route(variance, r, sensitivity, sigma, spread)
+    epsilon, excess = renyi_to_epsilon(lambda x: L * route.renyi(x), route.supremum, rare)
+    return np.asarray(epsilon), 1.0 + np.asarray(excess)
+
+
+def posterior_price(
+    rule: str = "best",
+    *,
+    n: int,
+    ridge: float,
+    scale: float,
+    delta: float,
+    assumption: Assumption,
+    least_kernel: float = 0.0,
+    paths: int = 1,
+    prior_noise: float = 0.0,
+    time_limit: float = TIME_LIMIT,
+) -> Price:
+    """What ``paths`` posterior sample paths cost at ``delta`` under a rule.
+
+    Parameters
+    ----------
+    rule : {"published", "renyi", "profile", "best"}
+    n, ridge, scale, delta, assumption, least_kernel, paths, prior_noise
+        As in :func:`~discretion.posterior.account.posterior_epsilon`, scalars. Prior noise lowers the closed
+        forms only; under the other rules it is post-processing.
+    time_limit : float
+        Seconds after which searches stop with the bounds they have.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or for ``profile`` under an assumption without one (RKHS).
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r}.")
+    start = time.perf_counter()
+    account: dict[str, Any] = {"n": n, "ridge": ridge, "scale": scale, "least_kernel": least_kernel, "paths": paths}
+    account["assumption"] = assumption
+    closed = posterior_loss(prior_noise=prior_noise, **account).guarantee(delta)
+    if not isinstance(assumption, RecordAssumption):
+        # Response-only: exact Gaussian DP, which every rule is.
+        return Price(closed, {"closed form": closed.epsilon}, True, time.perf_counter() - start)
+    found: dict[str, tuple[Guarantee, bool]] = {}
+    if rule in ("published", "best"):
+        epsilon, order = published_epsilon(**account, delta=delta)
+        found["published"] = Guarantee(float(epsilon), delta, float(order), _PUBLISHED, closed.neighbours), True
+    if rule in ("renyi", "best"):
+        found["closed form"] = closed, True
+        found["renyi"] = _kept("certified-renyi", _renyi, account, delta, time_limit)
+    if rule == "profile" or (rule == "best" and paths == 1 and not isinstance(assumption, RKHS)):
+        left = max(time_limit - (time.perf_counter() - start), 0.0)
+        found["profile"] = _kept("certified-profile", _profile, account, delta, left)
+    return Price(
+        min((guarantee for guarantee, _ in found.values()), key=lambda each: each.epsilon),
+        {name: guarantee.epsilon for name, (guarantee, _) in found.items()},
+        all(complete for _, complete in found.values()),
+        time.perf_counter() - start,
+    )
+
+
+def calibrated_scale(
+    rule: str = "best",
+    *,
+    epsilon: float,
+    delta: float,
+    time_limit: float = TIME_LIMIT,
+    **account: Any,
+) -> tuple[float, Price]:
+    """The smallest posterior scale, to 0.1 per cent, that meets ``(epsilon, delta)`` under a rule, and its price.
+
+    ``account`` holds the other parameters of :func:`posterior_price`. The scale was itself priced. Each price takes up
+    to ``time_limit`` seconds; about ten are needed.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or no scale meets the target.
+    """
+    prices: dict[float, Price] = {}
+
+    def price(scale: float) -> Price:
+        if scale not in prices:
+            prices[scale] = posterior_price(rule, scale=scale, delta=delta, time_limit=time_limit, **account)
+        return prices[scale]
+
+    # In steps of a thousandth, so that the same question asks for the same prices again.
+    def meets(step: float) -> bool:
+        return price(math.exp(_STEP * math.floor(step))).epsilon <= epsilon
+
+    start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **account)
+    top = math.ceil(math.log(start) / _STEP) + 1.0
+    width = 64.0
+    while not meets(top):
+        top, width = top + width, 4.0 * width
+    low = top - width
+    while meets(low):
+        top, low, width = low, low - 2.0 * width, 2.0 * width
+    step = smallest(meets, low, top, relative_tolerance=0.25 / max(abs(top), 1.0))
+    scale = math.exp(_STEP * math.floor(step))
+    return scale, price(scale)
+
+
+def _renyi(account: dict[str, Any], delta: float, time_limit: float) -> tuple[Guarantee, bool]:
+    return certified_guarantee(**account, delta=delta, time_limit=time_limit)
+
+
+def _profile(account: dict[str, Any], delta: float, time_limit: float) -> tuple[Guarantee, bool]:
+    found = certified_profile_epsilon(**account, delta=delta, time_limit=time_limit)
+    rule = _PROFILE if found.route == "quadrature" else _NUMERICAL
+    return Guarantee(found.epsilon, delta, None, rule, account["assumption"].neighbours), found.complete
+
+
+def _kept(
+    name: str,
+    search: Callable[[dict[str, Any], float, float], tuple[Guarantee, bool]],
+    account: dict[str, Any],
+    delta: float,
+    time_limit: float,
+) -> tuple[Guarantee, bool]:
+    """The guarantee of a search, from disk if it was completed before."""
+
+    def compute() -> dict[str, Any]:
+        guarantee, complete = search(account, delta, time_limit)
+        return asdict(guarantee) | {"complete": complete}
+
+    assumption = {"name": account["assumption"].name, **asdict(account["assumption"])}
+    result = dict(kept(name, account | {"assumption": assumption, "delta": delta}, compute))
+    complete = bool(result.pop("complete"))
+    result["neighbours"] = Neighbours(result["neighbours"])
+    return Guarantee(**result), complete
