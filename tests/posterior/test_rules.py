@@ -10,7 +10,8 @@ from discretion.posterior import RKHS, Bounded, Exponential1D, ResponseOnly, rul
 from discretion.posterior.account import posterior_epsilon
 from discretion.posterior.certified import certified_epsilon
 from discretion.posterior.covering import certified_profile_epsilon
-from discretion.posterior.rules import calibrated_scale, posterior_price, published_epsilon
+from discretion.posterior.rules import calibrated_scale, posterior_price, profile_loss, published_epsilon
+from discretion.privacy import GaussianDP, Neighbours
 from discretion.privacy.calibration import Unreachable
 
 LINE = {"n": 100, "ridge": 3.0, "scale": 0.2179477291, "assumption": Exponential1D(1.0), "least_kernel": math.exp(-2.0)}
@@ -137,3 +138,16 @@ def test_a_target_that_the_covariance_alone_exceeds_is_refused():
 
 def test_prices_are_doubles():
     assert type(posterior_price("published", **LINE, delta=np.float64(1e-3)).epsilon) is float
+
+
+@pytest.mark.slow
+def test_a_profile_composes_with_itself_and_with_other_losses():
+    account = LINE | {"ridge": 6.0, "scale": 1.0}
+    loss = profile_loss(**account, deltas=(0.03, 3e-3, 1e-3, 1e-4, 1e-6, 1e-8))
+    assert loss.neighbours is Neighbours.REPLACE
+    assert loss.epsilon(1e-3) == pytest.approx(posterior_price("profile", **account, delta=1e-3).epsilon, rel=1e-9)
+    certified = certified_epsilon(**account, delta=1e-3, paths=10)
+    assert 0.395 < (10 * loss).epsilon(1e-3) < certified  # 0.395: an explicit pair of data sets
+    both = loss + GaussianDP(0.3, neighbours=Neighbours.REPLACE)
+    alone = GaussianDP(0.3, neighbours=Neighbours.REPLACE).epsilon(1e-3)
+    assert alone < both.epsilon(1e-3) < alone + loss.epsilon(1e-3)

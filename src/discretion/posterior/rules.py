@@ -33,12 +33,25 @@ from discretion.posterior.sensitivity import Array
 from discretion.privacy.calibration import smallest
 from discretion.privacy.conversion import renyi_to_epsilon
 from discretion.privacy.loss import Guarantee, Neighbours
+from discretion.privacy.profiles import PrivacyProfile
 
-__all__ = ["RULES", "TIME_LIMIT", "Price", "calibrated_scale", "posterior_price", "published_epsilon"]
+__all__ = [
+    "PROFILE_DELTAS",
+    "RULES",
+    "TIME_LIMIT",
+    "Price",
+    "calibrated_scale",
+    "posterior_price",
+    "profile_loss",
+    "published_epsilon",
+]
 
 RULES = ("published", "renyi", "profile", "best")
 TIME_LIMIT = 20.0
 """Seconds that a price may take unless stated otherwise."""
+
+PROFILE_DELTAS = (0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
+"""Where the profile of a path is certified unless stated otherwise."""
 
 _PUBLISHED = "Maciazek 2026 as published, Renyi to DP (Balle et al. 2020)"
 _PROFILE = "certified privacy profile (covering)"
@@ -193,6 +206,39 @@ def calibrated_scale(
     step = smallest(meets, low, top, relative_tolerance=0.25 / max(abs(top), 1.0))
     scale = math.exp(_STEP * math.floor(step))
     return scale, price(scale)
+
+
+def profile_loss(
+    *,
+    n: int,
+    ridge: float,
+    scale: float,
+    assumption: Assumption,
+    least_kernel: float = 0.0,
+    deltas: ArrayLike = PROFILE_DELTAS,
+    time_limit: float = TIME_LIMIT,
+) -> PrivacyProfile:
+    """The certified privacy profile of one path as a loss, which composes with every other loss of the relation.
+
+    The certified epsilon at each of ``deltas``; the hull between them is the profile of one dominating pair
+    (``docs/proofs/dominating-pair.md``), so several paths are a multiple of it and different releases a sum. More
+    deltas make it tighter; each takes seconds, the smallest longest, and is kept on disk. ``time_limit`` is for each.
+    Other parameters as in :func:`posterior_price`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or under an assumption without a certified profile.
+    """
+    account: dict[str, Any] = {"n": n, "ridge": ridge, "scale": scale, "least_kernel": least_kernel, "paths": 1}
+    account["assumption"] = assumption
+    certified: dict[float, float] = {}
+    for delta in sorted(np.ravel(np.asarray(deltas, dtype=np.float64)).tolist(), reverse=True):
+        epsilon = _kept("certified-profile", _profile, account, delta, time_limit)[0].epsilon
+        certified[epsilon] = delta  # of two deltas at one epsilon the smaller
+    epsilons = sorted(certified)
+    least = np.minimum.accumulate([certified[epsilon] for epsilon in epsilons])
+    return PrivacyProfile(tuple(epsilons), tuple(least.tolist()), neighbours=assumption.neighbours, rule=_PROFILE)
 
 
 def _renyi(account: dict[str, Any], delta: float, time_limit: float) -> tuple[Guarantee, bool]:
