@@ -322,7 +322,7 @@ def profile_search() -> Measured:
 def best_prices() -> Measured:
     line: dict[str, Any] = {"n": 100, "delta": 1e-3, "assumption": Exponential1D(1.0), "least_kernel": LINE}
     plane: dict[str, Any] = {"n": 4390, "delta": 4390.0**-1.1, "assumption": Bounded(1.0), "least_kernel": PLANE}
-    rows = (
+    rows: tuple[tuple[dict[str, Any], float], ...] = (
         (line | {"ridge": 3.0, "scale": 0.2179477291}, 3.70),
         (line | {"ridge": 6.0, "scale": 0.05287656382}, 3.92),
         (plane | {"ridge": 10.0, "scale": 0.2315925716}, 0.95),
