@@ -21,8 +21,9 @@ $(VENV)/.installed-test: $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(BIN)/python -m examples.london
 
+# Two workers, one BLAS thread each.
 test: check
-	$(BIN)/python -m pytest --slow
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --slow -n 2 --dist worksteal
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .

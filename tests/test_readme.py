@@ -57,12 +57,12 @@ def test_the_files_that_the_readme_names_are_there():
 @pytest.mark.slow
 def test_the_python_of_the_readme_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    CliRunner().invoke(app, shlex.split("ledger init sales.ledger --dataset x --epsilon 1 --delta 1e-5"))
+    CliRunner().invoke(app, shlex.split("ledger init more.ledger --dataset x --epsilon 1 --delta 1e-5"))
     rng = np.random.default_rng(0)
     space = {"X": rng.uniform((503_000, 155_000), (562_000, 201_000), (4_000, 2)), "y": rng.uniform(12, 14, 4_000)}
     (code,) = blocks_in("python")
     exec(code, space)
     sets, mean = space["sets"], space["mean"]
-    assert sets.inner.shape == sets.outer.shape == mean.values.shape == (236, 184)
+    assert sets.inner.shape == sets.outer.shape == mean.shape == (236, 184)
     assert (sets.outer | ~sets.inner).all()
-    assert mean.support.any()
+    assert np.isfinite(mean).any()

@@ -84,3 +84,27 @@ def test_a_frame_without_a_header_leaves_no_names(make):
     fitted = make().fit(frame, records()[1])
     assert b"0.7712345" not in pickle.dumps(fitted)
     assert not hasattr(fitted, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda X, y: (X, np.append(y, 0.0)),
+        lambda X, y: (X, np.column_stack([y, y])),
+        lambda X, y: (X[:, :1], y),
+        lambda X, y: (X, y, np.arange(36)),
+    ],
+    ids=["longer y", "two columns", "one covariate", "units"],
+)
+@pytest.mark.parametrize("kind", [PosteriorSampler, KernelSum])
+def test_a_private_number_of_records_is_in_no_error(kind, spoil):
+    given = spoil(*records(37))
+    if len(given) == 3 and kind is PosteriorSampler:
+        pytest.skip("paths have no units")
+    estimator = kind(UNIT, (-1, 1), scale=1.0, delta=1e-3, grid=4, neighbours="add-remove")
+    with pytest.raises((ValueError, TypeError)) as caught:
+        estimator.fit(*given)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert not re.findall(r"3[678]", str(error))
+        error = error.__cause__ or error.__context__

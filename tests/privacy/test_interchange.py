@@ -3,12 +3,15 @@
 import builtins
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from discretion.gp import RBF, Box
+from discretion.posterior import KernelSumMechanism
 from discretion.privacy import (
     BoundedRange,
     GaussianDP,
@@ -148,6 +151,9 @@ def test_other_losses_become_one_statement_that_accountants_refuse():
     assert not PLDAccountant().supports(event)
     assert not RdpAccountant().supports(event)
     assert events.DpEvent.from_named_tuple(stated.to_named_tuple()) == stated
+    assert stated.neighbours is R
+    with pytest.raises(ValueError, match="is about replace neighbours, not add-remove"):
+        from_dp_event(stated, Neighbours.ADD_REMOVE)
     again = from_dp_event(event, R, sensitivity=1.0)
     assert again == GaussianDP(1.0, neighbours=R) + PrivacyProfile((stated.epsilon,), (1e-6,), neighbours=R)
     # pure losses need no delta
@@ -356,3 +362,24 @@ def test_missing_extras_are_named(monkeypatch):
         to_dp_event(GaussianDP(0.5, neighbours=R))
     with pytest.raises(ImportError, match=r"discretion\[opendp\]"):
         to_opendp_measurement(Sum(GaussianDP(0.5, neighbours=R)), n=3)
+
+
+def test_an_opendp_measurement_takes_no_other_number_of_records():
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib", "honest-but-curious")
+    mechanism = KernelSumMechanism(RBF(0.1), Box((0.0,), (1.0,)), (-1.0, 1.0), scale=10.0, delta=1e-5, grid=(4,))
+    measurement = to_opendp_measurement(mechanism, n=3, delta=1e-5)
+    few = SimpleNamespace(covariates=np.full((3, 1), 0.5), response=np.zeros(3))
+    many = SimpleNamespace(covariates=np.full((300, 1), 0.5), response=np.zeros(300))
+    assert measurement(few).certificate.n == 3
+    assert measurement.map(0) == (0.0, 0.0)
+    with pytest.raises(Exception, match=r"."):
+        measurement(many)
+
+
+@pytest.mark.parametrize("noise", [1e-150, 1e-155, 1e-200])
+def test_next_to_no_noise_is_next_to_no_privacy(noise):
+    loss = SubsampledGaussian(0.5, noise, neighbours=Neighbours.REPLACE)
+    assert loss.delta(1.0) >= 0.49
+    assert (2 * loss).epsilon(1e-6) > 1e100
+    assert not math.isnan(SubsampledGaussian(1e-10, 1.0, neighbours=Neighbours.REPLACE).delta(700.0))

@@ -36,7 +36,10 @@ Assumed = Annotated[str, typer.Option("--assumption", help=f"{options.ASSUMPTION
 Relation = Annotated[Neighbours, typer.Option(help="replace: n is public. add-remove: --n is a public bound of it.")]
 Rule = Annotated[
     str,
-    typer.Option(help="published (the paper's figure), renyi, profile (both certified), or best: the smallest proved."),
+    typer.Option(
+        help="published (the paper's figure), renyi, profile (certified; of several paths numerical), or best: the "
+        "smallest that is proved."
+    ),
 ]
 Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds a price may take; it is a bound at any time.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

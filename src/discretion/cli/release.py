@@ -284,6 +284,10 @@ def release(
                 "--public-table is what --mechanism auto plans with; discretion plan map takes it too.",
             ),
             (
+                public_table is not None and public_table.exists() and table.exists() and public_table.samefile(table),
+                "--public-table is the private table itself: a plan made from it is a release that nobody paid for.",
+            ),
+            (
                 (most_records is None) == (neighbours is Neighbours.ADD_REMOVE),
                 "--neighbours add-remove and --most-records, a public bound of the number of rows, go together.",
             ),
@@ -344,6 +348,8 @@ def release(
         outline = None if region is None else Region.read(region)
         if outline is not None and box.dimension == 2 and not outline.contains(common["locations"]).any():
             raise ValueError(f"--region {region} holds no point of the grid; is it in the table's coordinates?")
+        if ledger is not None and not ledger.exists():
+            raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
         book = None if ledger is None else Ledger.open(ledger)
         _claim(out, force)
         if "geotiff" in wanted and projection is not None:
@@ -473,7 +479,12 @@ def _planned(plan: MapPlan, own: dict[str, dict[str, Any]]) -> str:
         If nothing useful can be published.
     """
     if not plan.useful:
-        raise PublicError(f"{plan.verdict} Nothing was spent. --mechanism kernel-sum releases one all the same.")
+        trivial = max(plan.trivial[name].mean for name in ("all places", "no places"))
+        raise PublicError(
+            f"{plan.verdict} Nothing was spent. The best trivial map has IoU {trivial:.2f} and the best release "
+            f"{plan.forecast.iou.mean:.2f}, if the field is as the prior has it ({plan.prior['kind']}). "
+            "discretion plan map shows more and takes other priors; --mechanism kernel-sum releases a map all the same."
+        )
     found = plan.recommended
     if found.mechanism == "posterior":
         own["posterior"] |= {"kernel": found.kernel, "ridge": found.ridge, "paths": found.paths}

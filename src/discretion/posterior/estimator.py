@@ -35,6 +35,8 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
         """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""
         table: Any = _table(X)
         response: Any = y if y is None else numbers(y, "y")
+        if y is not None:
+            _agree(table.shape, response.shape, multi_output)
         # Plain arrays also keep column names out of the fitted object: without a header they are a record.
         checked: Any = validate_data(self, table, response, dtype=np.float64, y_numeric=True, multi_output=multi_output)
         return checked[0], np.asarray(checked[1], dtype=np.float64)
@@ -86,6 +88,14 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
         tags.non_deterministic = self.randomness is None
         tags.regressor_tags.poor_score = True  # the noise that protects the records
         return tags
+
+
+def _agree(X: tuple[int, ...], y: tuple[int, ...], multi_output: bool) -> None:
+    """What scikit-learn says of shapes, without the number of records, which may be private."""
+    if y[:1] != X[:1]:
+        raise ValueError("Found input variables with inconsistent numbers of samples: X and y must agree.")
+    if len(y) > 1 and y[1] != 1 and not multi_output:
+        raise ValueError(f"y should be a 1d array, got an array of shape (n, {y[1]}) instead.")
 
 
 def _table(X: ArrayLike) -> Floats:

@@ -49,9 +49,9 @@ LIMITS = (
 )
 WHAT = (
     "What is released is h = sum_i (y_i - c) k(x_i, .) for each response, y_i clipped and c the centre, and the "
-    "density d = M sum_i k(x_i, .) if it is released, each plus one path of Gaussian noise with the same kernel k: "
-    "not a draw from the posterior of the private records. h / d estimates a local mean of clipped responses, not a "
-    "median."
+    "density d = M sum_i k(x_i, .) if it is released, M the largest |y_i - c|, each plus one path of Gaussian noise "
+    "with the same kernel k: not a draw from the posterior of the private records. h / d estimates a local mean of "
+    "clipped responses, not a median."
 )
 
 
@@ -605,7 +605,7 @@ class KernelSumMechanism:
         if units is None:
             return X, Y
         if np.shape(units) != (len(X),):
-            raise PublicError(f"units must name the owner of each of the {len(X)} records; got {np.shape(units)}.")
+            raise PublicError("units must name the owner of each record: one for one, in one dimension.")
         kept = limit_contributions(units, self.contributions, np.column_stack([X, Y]))
         return X[kept], Y[kept]
 

@@ -27,9 +27,9 @@ from discretion.posterior.account import calibrate_posterior, posterior_loss
 from discretion.posterior.assumptions import RKHS, Assumption, RecordAssumption
 from discretion.posterior.cache import kept
 from discretion.posterior.certified import certified_guarantee
-from discretion.posterior.covering import certified_profile_epsilon
+from discretion.posterior.covering import LEAST_DELTA, certified_profile_epsilon
 from discretion.posterior.divergence import two_norm_route
-from discretion.posterior.sensitivity import Array
+from discretion.posterior.sensitivity import Array, checked_count
 from discretion.privacy.calibration import smallest
 from discretion.privacy.conversion import renyi_to_epsilon
 from discretion.privacy.loss import Guarantee, Neighbours
@@ -142,8 +142,7 @@ def posterior_price(
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r}.")
     start = time.perf_counter()
-    account: dict[str, Any] = {"n": n, "ridge": ridge, "scale": scale, "least_kernel": least_kernel, "paths": paths}
-    account["assumption"] = assumption
+    delta, account = float(delta), _account(n, ridge, scale, assumption, least_kernel, paths)
     closed = posterior_loss(prior_noise=prior_noise, **account).guarantee(delta)
     if not isinstance(assumption, RecordAssumption):
         # Response-only: exact Gaussian DP, which every rule is.
@@ -155,7 +154,8 @@ def posterior_price(
     if rule in ("renyi", "best"):
         found["closed form"] = closed, True
         found["renyi"] = _kept("certified-renyi", _renyi, account, delta, time_limit)
-    if rule == "profile" or (rule == "best" and paths == 1 and not isinstance(assumption, RKHS)):
+    profiled = paths == 1 and not isinstance(assumption, RKHS) and delta >= LEAST_DELTA
+    if rule == "profile" or (rule == "best" and profiled):
         left = max(time_limit - (time.perf_counter() - start), 0.0)
         found["profile"] = _kept("certified-profile", _profile, account, delta, left)
     return Price(
@@ -230,8 +230,7 @@ def profile_loss(
     ValueError
         If a parameter is out of range, or under an assumption without a certified profile.
     """
-    account: dict[str, Any] = {"n": n, "ridge": ridge, "scale": scale, "least_kernel": least_kernel, "paths": 1}
-    account["assumption"] = assumption
+    account = _account(n, ridge, scale, assumption, least_kernel, 1)
     certified: dict[float, float] = {}
     for delta in sorted(np.ravel(np.asarray(deltas, dtype=np.float64)).tolist(), reverse=True):
         epsilon = _kept("certified-profile", _profile, account, delta, time_limit)[0].epsilon
@@ -239,6 +238,19 @@ def profile_loss(
     epsilons = sorted(certified)
     least = np.minimum.accumulate([certified[epsilon] for epsilon in epsilons])
     return PrivacyProfile(tuple(epsilons), tuple(least.tolist()), neighbours=assumption.neighbours, rule=_PROFILE)
+
+
+def _account(
+    n: int, ridge: float, scale: float, assumption: Assumption, least_kernel: float, paths: int
+) -> dict[str, Any]:
+    """The parameters of one release as plain numbers, which JSON can write."""
+    numbers = {"ridge": float(ridge), "scale": float(scale), "least_kernel": float(least_kernel)}
+    return {
+        "n": int(checked_count("n", n)),
+        "paths": int(checked_count("paths", paths)),
+        "assumption": assumption,
+        **numbers,
+    }
 
 
 def _renyi(account: dict[str, Any], delta: float, time_limit: float) -> tuple[Guarantee, bool]:

@@ -74,7 +74,9 @@ class Hull(NamedTuple):
             part = np.expm1(epsilon - e[cell]) / np.expm1(e[cell + 1] - e[cell])
         # where a cell is wider than the range of exp, its left end bounds it
         part = np.where(np.isnan(part), 0.0, np.clip(part, 0.0, 1.0))
-        return np.minimum((d[cell] + (d[cell + 1] - d[cell]) * part) * (1 + 8 * _UNIT), 1.0)
+        value = d[cell] + (d[cell + 1] - d[cell]) * part
+        # near the right end the two terms cancel: the error is that of the larger
+        return np.minimum(value * (1 + 8 * _UNIT) + 4 * _UNIT * d[cell], 1.0)
 
     def bends(self) -> Array:
         """e^node times the change of slope in e^epsilon at each node but the first."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from .composition import dominating_pair
 from .loss import BoundedRange, Composition, GaussianDP, Neighbours, PrivacyLoss, PureDP, RenyiCurve, _compose
-from .mechanism import Mechanism
+from .mechanism import Checked, Mechanism, PublicError
 from .noise import SystemRandomness
 from .profiles import LaplaceDP, PrivacyProfile, SubsampledGaussian
 
@@ -119,7 +119,9 @@ def _stated(loss: PrivacyLoss, delta: float | None) -> Any:
     epsilon = loss.epsilon(delta)
     if math.isinf(epsilon):
         raise ValueError(f"The loss has no finite epsilon at delta {delta!r}; give a larger one.")
-    return _module("discretion.privacy.dp_events").EpsilonDeltaDpEvent(epsilon, delta)
+    return _module("discretion.privacy.dp_events").EpsilonDeltaDpEvent(
+        epsilon, delta, tuple(Neighbours).index(loss.neighbours)
+    )
 
 
 def from_dp_event(event: DpEvent, neighbours: Neighbours, *, sensitivity: float | None = None) -> PrivacyLoss:
@@ -165,6 +167,8 @@ def from_dp_event(event: DpEvent, neighbours: Neighbours, *, sensitivity: float 
                 return event.count * read(event.event)
             case "ComposedDpEvent":
                 return sum((read(each) for each in event.events), GaussianDP(0.0, neighbours=neighbours))
+            case "EpsilonDeltaDpEvent" if event.neighbours is not neighbours:
+                raise ValueError(f"This statement is about {event.neighbours} neighbours, not {neighbours}.")
             case "EpsilonDeltaDpEvent" if event.delta == 0:
                 return PureDP(event.epsilon, neighbours=neighbours)
             case "EpsilonDeltaDpEvent" if math.isfinite(event.epsilon):
@@ -287,11 +291,19 @@ def to_opendp_measurement(mechanism: Mechanism, *, n: int, delta: float | None =
         case _:
             raise ValueError("OpenDP has no metric for data sets that differ in one response only.")
     measure, privacy_map = _privacy_map(dp, loss, delta)
-    domain = dp.user_domain(f"records of {mechanism.name}, n = {n}", lambda _: True)
     randomness = SystemRandomness()
-    return dp.m.make_user_measurement(
-        domain, metric, measure, lambda records: mechanism.run(records, randomness), privacy_map
-    )
+
+    def belongs(records: Any) -> bool:
+        """Whether the map speaks of these records: as many as it was made for, where their number is public."""
+        return not isinstance(mechanism, Checked) or mechanism.check(records) in (n, None)
+
+    def run(records: Any) -> Any:
+        if not belongs(records):
+            raise PublicError("The records are not n in number; make the measurement for their number.")
+        return mechanism.run(records, randomness)
+
+    domain = dp.user_domain(f"records of {mechanism.name}, n = {n}", belongs)
+    return dp.m.make_user_measurement(domain, metric, measure, run, privacy_map)
 
 
 def _privacy_map(dp: Any, loss: PrivacyLoss, delta: float | None) -> tuple[Any, Callable[[int], Any]]:
@@ -311,7 +323,7 @@ def _privacy_map(dp: Any, loss: PrivacyLoss, delta: float | None) -> tuple[Any, 
 def _group(epsilon: float, delta: float, records: int) -> tuple[float, float]:
     """(epsilon, delta) of a group: k epsilon and delta (e^(k epsilon) - 1)/(e^epsilon - 1)."""
     if records <= 1:
-        return (epsilon * records, delta * records)
+        return (epsilon, delta) if records == 1 else (0.0, 0.0)
     total = sum(math.exp(min(i * epsilon, 700.0)) for i in range(min(records, 10_000)))
     inside = records <= 10_000 and records * epsilon < 700
     return epsilon * records * (1 + 2 * _UNIT), min(delta * total * (1 + 1e-9), 1.0) if inside else 1.0

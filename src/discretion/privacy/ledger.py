@@ -338,7 +338,7 @@ class Ledger:
             if isinstance(found, _Failure):
                 raise found.error("before anything was spent")
             # Under add/remove the true number of records is private: nothing may depend on it.
-            if self.neighbours is Neighbours.REPLACE and found not in (n, None):
+            if self.neighbours is not Neighbours.ADD_REMOVE and found not in (n, None):
                 raise PublicError("The records are not n in number. Give their number as n. Nothing was spent.")
 
         entry = self.reserve(loss, description)

@@ -34,6 +34,7 @@ __all__ = ["LaplaceDP", "PrivacyProfile", "SubsampledGaussian"]
 Array = NDArray[np.float64]
 
 _UNIT = 2.0**-52
+_MOST_RATIO = 1e150
 
 
 # --- A table ----------------------------------------------------------------------------------------
@@ -235,14 +236,16 @@ class SubsampledGaussian(PrivacyLoss):
             c = np.where(e < 1, small, e + np.log1p(-(1 - q) * np.exp(-e)) - math.log(q))
             # the error of c, a few units, is made up for by moving it down
             return np.minimum(q * gaussian_delta(u, np.maximum(c * (1 - 16 * _UNIT), 0.0)) * (1 + 4 * _UNIT), 1.0)
+        if u > _MOST_RATIO:
+            return np.full(e.shape, q)  # no pair is further apart, and the square of u may overflow
         # e^(u t - u^2/2) = a + e^(epsilon - u t - u^2/2) at the best t; an error there is of second order
-        a = (1 - q) * np.expm1(e) / q
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            a = (1 - q) * np.expm1(e) / q
             log_a = np.log(a)
-        root = np.logaddexp(2 * log_a, math.log(4) + e - u * u) / 2
-        t = u / 2 + (np.logaddexp(log_a, root) - math.log(2)) / u
-        value = ndtr(u - t) * (1 + 64 * _UNIT) - a * ndtr(-t) - np.exp(e) * ndtr(-u - t)
-        return np.clip(q * value, 0.0, 1.0)
+            root = np.logaddexp(2 * log_a, math.log(4) + e - u * u) / 2
+            t = u / 2 + (np.logaddexp(log_a, root) - math.log(2)) / u
+            value = ndtr(u - t) * (1 + 64 * _UNIT) - a * ndtr(-t) - np.exp(e) * ndtr(-u - t)
+        return np.clip(np.where(np.isnan(value), 1.0, q * value), 0.0, q)
 
     def _profiles(self, epsilon: Array) -> tuple[Array, Array]:
         bounds = self._profile(epsilon)
