@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
@@ -27,7 +27,8 @@ from discretion.gp import RBF, Exponential, Kernel
 from discretion.posterior import Bounded, Exponential1D
 from discretion.posterior.certified import CertifiedTable
 from discretion.posterior.divergence import Route, two_norm_route
-from discretion.posterior.sensitivity import mean_sensitivity_operator, phi, posterior_variance_bound
+from discretion.posterior.rules import published_epsilon
+from discretion.posterior.sensitivity import mean_sensitivity_operator, posterior_variance_bound
 from discretion.posterior.worlds import Worlds
 from discretion.privacy.conversion import renyi_to_epsilon
 from studies.excursion_settings import (
@@ -81,12 +82,6 @@ def assumption(kernel: Kernel, dimension: int) -> Held:
     return Exponential1D(1.0) if dimension == 1 and isinstance(kernel, Exponential) else Bounded(1.0)
 
 
-def corollary_epsilon(n: int, ridge: float, least_kernel: float, scale: Floats, delta: float) -> Floats:
-    """Maciazek 2026, Corollary 1: exponential kernel on the line, Delta <= 4 sqrt(Phi), |mu_D - mu_D'| <= 2, M = 1."""
-    variance = posterior_variance_bound(n, ridge, least_kernel)
-    return _epsilon(two_norm_route(variance, ridge, 4.0 * np.sqrt(phi(variance, ridge)), scale, 2.0), delta)
-
-
 def operator_epsilon(n: int, ridge: float, least_kernel: float, scale: Floats, delta: float) -> Floats:
     """Maciazek 2026, Theorem 3.1 with the bound of Appendix D.3, M = 1; it is never above that of Lemma B.1."""
     variance = posterior_variance_bound(n, ridge, least_kernel)
@@ -135,7 +130,8 @@ def equal_epsilon_scales(
     free = least_scales(lambda s: operator_epsilon(n, ridge, least, s, delta), target, ridge)
     published = free
     if isinstance(held, Exponential1D):
-        published = least_scales(lambda s: corollary_epsilon(n, ridge, least, s, delta), target, ridge)
+        line: dict[str, Any] = {"n": n, "ridge": ridge, "least_kernel": least, "delta": delta, "assumption": held}
+        published = least_scales(lambda s: published_epsilon(scale=s, **line)[0], target, ridge)
         free = np.minimum(free, published)
     as_run = isinstance(kernel, Exponential) and ridge <= PUBLISHED_RIDGE
     return {

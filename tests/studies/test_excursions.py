@@ -9,12 +9,12 @@ from discretion.gp import RBF, Box, Exponential, Matern32
 from discretion.gp.dense import DensePosterior
 from discretion.posterior import Exponential1D
 from discretion.posterior.certified import CertifiedTable
+from discretion.posterior.rules import published_epsilon
 from studies import excursions, posterior_excursions
 from studies.excursion_settings import NUGGET, test_worlds
 from studies.excursions import LADDER, Gain, excursion_rows, tables
 from studies.posterior_excursions import (
     Sampler,
-    corollary_epsilon,
     equal_epsilon_scales,
     least_scales,
     operator_epsilon,
@@ -31,12 +31,14 @@ test_worlds.__test__ = False  # not a test, in spite of its name
     [(1.5, 1.061180203, 9.0), (3.0, 2.533656095, 1.0), (3.0, 0.604712297, 3.0), (6.0, 0.05287656382, 9.0)],
 )
 def test_the_rule_of_the_line(ridge, scale, epsilon):
-    found = corollary_epsilon(100, ridge, math.exp(-2), np.array([scale]), 1e-3)[0]
+    account = {"assumption": Exponential1D(1.0), "least_kernel": math.exp(-2), "delta": 1e-3}
+    found = published_epsilon(n=100, ridge=ridge, scale=scale, **account)[0]
     assert epsilon * (1.0 - 2e-5) <= found <= epsilon * (1.0 + 1e-9)  # the reference looked at fewer orders
 
 
 def test_the_rule_of_the_line_at_another_reference():
-    found = corollary_epsilon(10, 1.0, math.exp(-1), np.array([2.0]), 1e-3)
+    account = {"assumption": Exponential1D(1.0), "least_kernel": math.exp(-1), "delta": 1e-3}
+    found = published_epsilon(n=10, ridge=1.0, scale=np.array([2.0]), **account)[0]
     assert found[0] == pytest.approx(12.8271074035156, rel=1e-9)
 
 

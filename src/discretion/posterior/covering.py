@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from discretion.posterior.assumptions import Assumption
 from discretion.posterior.certified import response_set, search_space
-from discretion.posterior.core_mean import largest_mean, parabola
 from discretion.posterior.profile import (
     WhitenedPair,
     accepted_profile,
@@ -45,8 +44,6 @@ from discretion.posterior.response_sets import (
     PolygonSet,
     ResponseSet,
     Space,
-    _spread,
-    _width,
 )
 from discretion.posterior.sensitivity import Array, checked, checked_count, checked_ridge
 
@@ -150,9 +147,7 @@ def polygon(responses: ResponseSet, cells: Cells) -> tuple[Array, Array]:
             s = [S, np.minimum(S, _opposite(S_other, gamma, beta)), np.minimum(S, A), S]
             s_other = [np.minimum(S_other, _opposite(S, beta, gamma)), S_other, np.minimum(S_other, B), -S_other]
         case PolygonSet():
-            n, kappa = responses.n, max(responses.least_kernel, 0.0)
-            S, S_other = (1.0 + largest_mean(v, n, cells.ridge, kappa) for v in (cells.v, cells.v_other))
-            T = 2.0 + np.sqrt((n - 1.0) * parabola(_spread(cells), _width(cells, kappa))) / cells.ridge
+            S, S_other, T = responses.sides(cells)
             s = [S, np.clip(T - S_other, 0.0, S), S]
             s_other = [np.clip(T - S, 0.0, S_other), S_other, -S_other]
         case _:

@@ -241,11 +241,15 @@ class PolygonSet(ResponseSet):
     n: float
     least_kernel: float = 0.0
 
-    def mean(self, cells: Cells) -> Array:
+    def sides(self, cells: Cells) -> tuple[Array, Array, Array]:
+        """Largest ``(S, S', T) / M`` of each box."""
         kappa = max(self.least_kernel, 0.0)
         S, S_other = (1.0 + largest_mean(v, self.n, cells.ridge, kappa) for v in (cells.v, cells.v_other))
-        width = _width(cells, kappa)
-        T = 2.0 + np.sqrt((self.n - 1.0) * parabola(_spread(cells), width)) / cells.ridge
+        T = 2.0 + np.sqrt((self.n - 1.0) * parabola(_spread(cells), _width(cells, kappa))) / cells.ridge
+        return S, S_other, T
+
+    def mean(self, cells: Cells) -> Array:
+        S, S_other, T = self.sides(cells)
         vertices = ((S, np.clip(T - S, 0.0, S_other)), (np.clip(T - S_other, 0.0, S), S_other))
         g, g_other = cells.pull, cells.pull_other
         opposed = [cells.opposed(g.high * A, g_other.high * B) for A, B in vertices]
