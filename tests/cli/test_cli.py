@@ -205,17 +205,20 @@ def test_calibrate_meets_the_target_it_was_given(run, solve):
     found = json.loads(run("calibrate", "posterior", *words, "--epsilon", "2", "--solve", solve, "--json"))
     assert 0 < found["epsilon"] <= 2.0
     option = {"eta": "--prior-noise"}.get(solve, f"--{solve}")
-    again = json.loads(run("cost", "posterior", *words, option, found[solve], "--rule", "renyi", "--json"))
-    assert again["compared"]["closed form"] == found["epsilon"]
+    again = json.loads(run("cost", "posterior", *words, option, found[solve], "--json"))
+    assert again["epsilon"] == found["epsilon"]
 
 
-def test_calibrate_finds_a_smaller_scale_by_a_certified_rule(run):
+def test_each_rule_has_its_own_scale(run):
     words = ["calibrate", "posterior", "--n", "100", "--ridge", "3", "--least-kernel", "0.1", "--delta", "1e-3"]
     words += ["--epsilon", "3", "--assumption", "exponential-1d", "--json"]
-    closed, renyi = json.loads(run(*words)), json.loads(run(*words, "--rule", "renyi"))
-    assert 2.9 < renyi["epsilon"] <= 3.0
-    assert renyi["scale"] < 0.8 * closed["scale"]
-    assert "--solve scale" in run(*words, "--rule", "renyi", "--solve", "ridge", "--scale", "1", code=BAD_INPUT)
+    scales = {}
+    for rule in ("published", "renyi", "best"):
+        found = json.loads(run(*words, "--rule", rule))
+        assert 2.99 < found["epsilon"] <= 3.0
+        scales[rule] = found["scale"]
+    assert scales["best"] < 0.95 * scales["renyi"] < 0.5 * scales["published"]
+    assert "--rule best" in run(*words[:-1])
 
 
 def test_what_cannot_be_reached_is_refused(run):

@@ -10,9 +10,8 @@ from discretion.posterior import RKHS, Bounded, Exponential1D, ResponseOnly, rul
 from discretion.posterior.account import posterior_epsilon
 from discretion.posterior.certified import certified_epsilon
 from discretion.posterior.covering import certified_profile_epsilon
-from discretion.posterior.rules import calibrated_scale, posterior_price, profile_loss, published_epsilon
-from discretion.privacy import GaussianDP, Neighbours
-from discretion.privacy.calibration import Unreachable
+from discretion.posterior.rules import RELEASE_RULES, path_loss, posterior_price, profile_loss, published_epsilon
+from discretion.privacy import GaussianDP, Neighbours, PrivacyLoss
 
 LINE = {"n": 100, "ridge": 3.0, "scale": 0.2179477291, "assumption": Exponential1D(1.0), "least_kernel": math.exp(-2.0)}
 PLANE = {
@@ -119,23 +118,6 @@ def test_assumptions_without_a_search_of_their_own():
         posterior_price("tight", **LINE, delta=1e-3)
 
 
-@pytest.mark.parametrize("rule", ["published", "renyi"])
-def test_a_calibrated_scale_is_the_least_to_a_thousandth(rule):
-    account = {name: value for name, value in LINE.items() if name != "scale"}
-    scale, price = calibrated_scale(rule, epsilon=3.0, delta=1e-3, **account)
-    assert price.epsilon <= 3.0
-    assert posterior_price(rule, scale=scale, delta=1e-3, **account).epsilon == price.epsilon
-    assert posterior_price(rule, scale=scale * 0.997, delta=1e-3, **account).epsilon > 3.0
-    if rule == "published":
-        assert scale == pytest.approx(0.604712297, rel=1.1e-3)
-
-
-def test_a_target_that_the_covariance_alone_exceeds_is_refused():
-    account = {name: value for name, value in LINE.items() if name != "scale"} | {"ridge": 0.5}
-    with pytest.raises(Unreachable):
-        calibrated_scale("renyi", epsilon=1e-3, delta=1e-3, **account)
-
-
 def test_prices_are_doubles():
     assert type(posterior_price("published", **LINE, delta=np.float64(1e-3)).epsilon) is float
 
@@ -159,3 +141,24 @@ def test_numbers_of_numpy_and_tiny_deltas_are_priced():
     tiny = posterior_price(**LINE, delta=1e-14)
     assert "profile" not in tiny.compared
     assert math.isfinite(tiny.epsilon)
+
+
+def test_a_loss_for_the_ledger_is_the_price_of_its_rule():
+    losses = {rule: path_loss(rule, **LINE, delta=1e-3) for rule in RELEASE_RULES}
+    price = posterior_price(**LINE, delta=1e-3)
+    assert losses["closed-form"].epsilon(1e-3) == pytest.approx(price.compared["closed form"], rel=1e-9)
+    for rule in ("renyi", "best"):
+        epsilon = price.compared["profile" if rule == "best" else rule]
+        assert epsilon <= losses[rule].epsilon(1e-3) <= 1.003 * epsilon
+        assert losses[rule].epsilon(1e-6) <= losses["closed-form"].epsilon(1e-6)
+        stored = PrivacyLoss.from_dict(losses[rule].to_dict(1e-3))
+        assert stored.epsilon(1e-3) == pytest.approx(losses[rule].epsilon(1e-3), rel=1e-9)
+    # What a release adds for its rounding is paid by what delta was spared, not by falling back on the curve.
+    rounding = GaussianDP(1e-7, neighbours=Neighbours.REPLACE)
+    assert (losses["best"] + rounding).epsilon(1e-3) <= 1.003 * price.epsilon
+    # Of many releases the Renyi curves are smaller than a table with one entry, which says nothing below delta.
+    assert (20 * losses["best"]).epsilon(1e-3) == pytest.approx((20 * losses["renyi"]).epsilon(1e-3), rel=1e-6)
+    only = path_loss("best", **LINE | {"assumption": ResponseOnly(1.0)}, delta=1e-3)
+    assert isinstance(only, GaussianDP)
+    with pytest.raises(ValueError, match="rule must be one of"):
+        path_loss("published", **LINE, delta=1e-3)

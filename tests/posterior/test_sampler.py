@@ -273,3 +273,21 @@ def test_one_dimension_takes_the_sharper_account():
     line = PosteriorSampler((0, 1), (-1, 1), kernel=Exponential(0.5), ridge=2.0, scale=1.0, delta=1e-3).fit(X[:, :1], y)
     assert line.mechanism_.assumption == Exponential1D(1.0)
     assert line.sample().shape == (1, 1024)
+
+
+def test_a_release_is_priced_by_the_rule_it_names():
+    X, y = np.random.default_rng(5).uniform(size=(100, 1)), np.zeros(100)
+    public = {"kernel": Exponential(0.5), "ridge": 3.0, "delta": 1e-3, "grid": 20, "epsilon": 3.0}
+    scales = {}
+    for rule in ("closed-form", "renyi", "best"):
+        sampler = PosteriorSampler(rule=rule, **public, randomness=SeededRandomness(1)).fit(X, y)
+        certificate = sampler.release_.certificate
+        assert 2.99 <= certificate.epsilon <= 3.0
+        assert certificate.parameters["rule"] == rule
+        assert sampler.mechanism_.privacy_loss(100).epsilon(1e-3) == certificate.epsilon
+        scales[rule] = sampler.mechanism_.scale
+    assert scales["best"] < 0.95 * scales["renyi"] < 0.9 * scales["closed-form"]
+    with pytest.raises(ValueError, match="rule must be one of"):
+        PosteriorSampler(rule="published", **public).fit(X, y)
+    with pytest.raises(ValueError, match="leave rule out"):
+        PosteriorSampler(rule="renyi", neighbours="add-remove", **public).fit(X, y)

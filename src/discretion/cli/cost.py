@@ -11,10 +11,10 @@ from discretion.cli import options
 from discretion.cli.console import plain_errors, show
 from discretion.gp import Ball
 from discretion.posterior import Separated
-from discretion.posterior.account import calibrate_posterior, posterior_loss
 from discretion.posterior.add_remove import add_remove_epsilon, add_remove_loss, calibrate_add_remove
+from discretion.posterior.calibration import calibrated
 from discretion.posterior.kernel_sum import sensitivity
-from discretion.posterior.rules import TIME_LIMIT, Price, calibrated_scale, posterior_price
+from discretion.posterior.rules import TIME_LIMIT, Price, posterior_price
 from discretion.privacy import GaussianDP, Guarantee, Neighbours, gaussian_mu, round_up, round_up_significant, smallest
 
 cost = typer.Typer(no_args_is_help=True, help="What a release would cost, from public parameters alone.")
@@ -41,7 +41,7 @@ Rule = Annotated[
         "smallest that is proved."
     ),
 ]
-Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds a price may take; it is a bound at any time.")]
+Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds to look for it; a price is a bound at any time.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -118,15 +118,13 @@ def calibrate_posterior_(
     alpha: Alpha = None,
     assumption: Assumed = "bounded",
     neighbours: Relation = Neighbours.REPLACE,
-    rule: Annotated[
-        str | None, typer.Option(help="published, renyi, profile or best, for --solve scale; closed forms if left out.")
-    ] = None,
+    rule: Rule = "best",
     time_limit: Seconds = TIME_LIMIT,
     json_: Json = False,
 ) -> None:
     """The smallest scale, ridge or extra noise, or the largest number of paths, that meets (epsilon, delta).
 
-    The epsilon printed beside it is computed anew from the parameter found, and never exceeds the target.
+    The epsilon printed beside it is that of the parameter found, and never exceeds the target.
     """
     with plain_errors():
         if solve not in ("scale", "ridge", "eta", "paths"):
@@ -158,23 +156,13 @@ def calibrate_posterior_(
             result = {"scale": value, **_result(loss.guarantee(target), assumption)}
             show(result, as_json=json_, lines=[f"scale = {value!r}", _sentence(result)])
             return
-        if rule is not None:
-            if solve != "scale":
-                raise ValueError("--rule is for --solve scale; the other parameters are solved for in closed form.")
-            value, price = calibrated_scale(
-                rule, epsilon=epsilon, delta=target, time_limit=time_limit, ridge=ridge, **account
-            )
-            result = {"scale": value, **_result(price.guarantee, assumption), **_compared(price)}
-            show(result, as_json=json_, lines=[f"scale = {value!r}", _sentence(result), *_others(price)])
-            return
-        found = {"eta": "prior_noise"}.get(solve, solve)
         everything = account | {name: value for name, value in given.items() if value is not None}
-        everything.pop(found, None)
-        value = calibrate_posterior(solve, epsilon=epsilon, delta=target, **everything)  # pyright: ignore[reportArgumentType]
-        everything[found] = int(value) if solve == "paths" else float(value)
-        loss = posterior_loss(**everything)
-        result = {solve: everything[found], **_result(loss.guarantee(target), assumption)}
-        show(result, as_json=json_, lines=[f"{solve} = {everything[found]!r}", _sentence(result)])
+        value, price = calibrated(solve, rule, epsilon=epsilon, delta=target, time_limit=time_limit, **everything)
+        result = {solve: value, **_result(price.guarantee, assumption), **_compared(price)}
+        lines = [f"{solve} = {value!r}", _sentence(result), *_others(price)]
+        if rule != "published" and price.epsilon < price.compared.get("closed form", 0.0):
+            lines += [f"A release is priced so with --rule {'renyi' if rule == 'renyi' else 'best'}."]
+        show(result, as_json=json_, lines=lines)
 
 
 def _account(

@@ -29,8 +29,8 @@ FILES = {*PathSheet.names(), *SumSheet.names()}
 PROBE = ".discretion"
 MECHANISMS = ("kernel-sum", "posterior", "auto")
 MOST_POINTS = 20_000
-POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "fraction", "smooth_")
-CHOSEN = ("kernel", "length_scale", "alpha", "ridge", "paths", "scale", "prior_noise", "jitter", "assumption")
+POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "rule", "fraction", "smooth_")
+CHOSEN = ("kernel", "length_scale", "alpha", "ridge", "paths", "scale", "prior_noise", "jitter", "assumption", "rule")
 
 TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
 
@@ -136,6 +136,14 @@ def release(
         float | None,
         typer.Option(help="Public prior mean; the middle of --response-range if left out.", rich_help_panel=KERNEL),
     ] = None,
+    rule: Annotated[
+        str,
+        typer.Option(
+            help="What prices the paths: closed-form, renyi (certified, seconds) or best (of one path its certified "
+            "privacy profile, up to half a minute).",
+            rich_help_panel=KERNEL,
+        ),
+    ] = "closed-form",
     prior_noise: Annotated[
         float, typer.Option(help="Scale of extra independent prior noise.", rich_help_panel=KERNEL)
     ] = 0.0,
@@ -334,6 +342,7 @@ def release(
                 "paths": paths,
                 "jitter": jitter,
                 "prior_noise": prior_noise,
+                "rule": rule,
                 "assumption": None if assumption is None else options.assumption_of(assumption, bound, covariance),
             },
             "kernel-sum": {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)},

@@ -20,11 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 from discretion.gp import Ball, Box, DensePosterior, Diagonal, Exponential, Kernel, SamplePaths
 from discretion.gp.dense import ridge_floor
 from discretion.gp.path import MARGIN, mean_rounding, nugget_floor
-from discretion.posterior.account import calibrate_posterior, posterior_loss
+from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.add_remove import add_remove_loss, calibrate_add_remove
-from discretion.posterior.assumptions import RKHS, Assumption, Bounded, Exponential1D, RecordAssumption
+from discretion.posterior.assumptions import RKHS, Assumption, Bounded, Exponential1D, RecordAssumption, ResponseOnly
 from discretion.posterior.assumptions import Diagonal as DiagonalKernel
+from discretion.posterior.calibration import calibrated, least_on_grid
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
+from discretion.posterior.rules import RELEASE_RULES, path_loss
 from discretion.privacy import (
     Certificate,
     GaussianDP,
@@ -96,6 +98,9 @@ class PosteriorMechanism:
         Public bound of the number of records where n is not public: larger sets of records are refused. Account,
         nugget and rounding are those of so many. With bounded responses under a general kernel the cost grows with
         it, so declare what is needed.
+    rule : {"closed-form", "renyi", "best"}
+        What prices the paths where n is public: closed forms at once; ``renyi`` certified in seconds; ``best`` also
+        knows, of one path, the certified privacy profile, in up to half a minute (`posterior.rules.path_loss`).
     unit : str, optional
         The unit of privacy in words.
 
@@ -126,6 +131,7 @@ class PosteriorMechanism:
     assumption: Assumption | None = None
     neighbours: Neighbours = Neighbours.REPLACE
     most_records: int = 10_000
+    rule: str = "closed-form"
     unit: str | None = None
 
     name = "gaussian-process-posterior-paths"
@@ -149,6 +155,8 @@ class PosteriorMechanism:
             raise ValueError(f"most_records must be a whole number from 1 to 1e9; got {most!r}.")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        if self.rule not in RELEASE_RULES:
+            raise ValueError(f"rule must be one of {', '.join(RELEASE_RULES)}; got {self.rule!r}.")
         if self.coordinates not in ("unit", "data"):
             raise ValueError(f"coordinates must be 'unit' or 'data'; got {self.coordinates!r}.")
         centre = 0.5 * (low + high) if self.centre is None else float(self.centre)
@@ -173,6 +181,8 @@ class PosteriorMechanism:
         if self.assumption is None:
             object.__setattr__(self, "assumption", self._default_assumption())
         object.__setattr__(self, "neighbours", self._relation())
+        if self.rule != RELEASE_RULES[0] and not self.n_is_public:
+            raise ValueError("Where the number of records is private one account prices a release: leave rule out.")
         self._assumption.check(self.kernel, self.domain.dimension)
         self._check_clipping()
 
@@ -189,16 +199,21 @@ class PosteriorMechanism:
             If no scale meets the target (the covariance alone costs more); the message says what to change.
         """
         trial = cls(scale=1.0, delta=delta, **parameters)
-        if trial.n_is_public:
-            start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **trial._account(trial._count(n)))
-        else:
+        # A billionth below the target, so that the loss as a ledger stores it, rounded up, meets it too.
+        target = epsilon * (1.0 - 1e-9)
+
+        def price(scale: float) -> float:
+            return replace(trial, scale=scale).privacy_loss(n).epsilon(delta)
+
+        if not trial.n_is_public:
             start = calibrate_add_remove(epsilon=epsilon, delta=delta, **trial._private_account())
-
-        def meets(scale: float) -> bool:
-            # A billionth below the target, so that the loss as a ledger stores it, rounded up, meets it too.
-            return replace(trial, scale=scale).privacy_loss(n).epsilon(delta) <= epsilon * (1.0 - 1e-9)
-
-        return replace(trial, scale=smallest(meets, start, 1e6 * start))
+        else:
+            account = trial._account(trial._count(n))
+            if trial.rule != RELEASE_RULES[0] and not isinstance(trial.assumption, ResponseOnly):
+                start = calibrated("scale", "renyi", epsilon=epsilon, delta=delta, time_limit=math.inf, **account)[0]
+                return replace(trial, scale=least_on_grid(price, target, start))
+            start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **account)
+        return replace(trial, scale=smallest(lambda scale: price(scale) <= target, start, 1e6 * start))
 
     # --- what it costs, from public parameters alone ---------------------------------------------------------------
 
@@ -258,7 +273,7 @@ class PosteriorMechanism:
             rule="rounding of the mean under the nugget",
         )
         if self.n_is_public:
-            return posterior_loss(scale=self.scale, **self._account(n)) + rounding
+            return path_loss(self.rule, scale=self.scale, delta=self.delta, **self._account(n)) + rounding
         return add_remove_loss(scale=self.scale, **self._private_account()) + rounding
 
     def parameters(self) -> dict[str, Any]:
@@ -288,8 +303,10 @@ class PosteriorMechanism:
             "locations": len(self.locations),
             "grid": None if self.grid is None else list(self.grid),
             "assumption": self._assumption.name,
+            "assumption_parameters": dict(vars(self._assumption)),
             "neighbours": self.neighbours.value,
             "most_records": None if self.n_is_public else int(self.most_records),
+            "rule": self.rule,
         }
 
     def certificate(self, n: int | None, randomness: Randomness) -> Certificate:

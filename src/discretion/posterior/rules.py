@@ -1,4 +1,4 @@
-"""Which rule prices a release of posterior paths, and the scale that just meets a target under it.
+"""Which rule prices a release of posterior paths.
 
 ==============  ======================================================================================================
 ``published``   Maciazek 2026 as printed: Theorem 3.1 at his own bounds of the mean sensitivity. For comparison.
@@ -14,39 +14,41 @@ on disk (:mod:`~discretion.posterior.cache`).
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from discretion.posterior.account import calibrate_posterior, posterior_loss
+from discretion.posterior.account import posterior_loss
 from discretion.posterior.assumptions import RKHS, Assumption, RecordAssumption
 from discretion.posterior.cache import kept
-from discretion.posterior.certified import certified_guarantee
+from discretion.posterior.certified import certified_guarantee, certified_loss
 from discretion.posterior.covering import LEAST_DELTA, certified_profile_epsilon
 from discretion.posterior.divergence import two_norm_route
 from discretion.posterior.sensitivity import Array, checked_count
-from discretion.privacy.calibration import smallest
 from discretion.privacy.conversion import renyi_to_epsilon
-from discretion.privacy.loss import Guarantee, Neighbours
-from discretion.privacy.profiles import PrivacyProfile
+from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
+from discretion.privacy.profiles import BestOf, PrivacyProfile
 
 __all__ = [
     "PROFILE_DELTAS",
+    "RELEASE_RULES",
     "RULES",
     "TIME_LIMIT",
     "Price",
-    "calibrated_scale",
+    "path_loss",
     "posterior_price",
     "profile_loss",
     "published_epsilon",
 ]
 
 RULES = ("published", "renyi", "profile", "best")
+RELEASE_RULES = ("closed-form", "renyi", "best")
+"""What may price a release: proved, and without a time limit, so that it is the same on every machine."""
 TIME_LIMIT = 20.0
 """Seconds that a price may take unless stated otherwise."""
 
@@ -56,7 +58,7 @@ PROFILE_DELTAS = (0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e
 _PUBLISHED = "Maciazek 2026 as published, Renyi to DP (Balle et al. 2020)"
 _PROFILE = "certified privacy profile (covering)"
 _NUMERICAL = "privacy profile of several paths (covering, by numerical integration)"
-_STEP = 1e-3  # relative, of a calibrated scale
+_SPARED = 1e-3  # part of delta left to what a release adds to its paths
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,7 @@ def posterior_price(
     if rule in ("renyi", "best"):
         found["closed form"] = closed, True
         found["renyi"] = _kept("certified-renyi", _renyi, account, delta, time_limit)
-    profiled = paths == 1 and not isinstance(assumption, RKHS) and delta >= LEAST_DELTA
-    if rule == "profile" or (rule == "best" and profiled):
+    if rule == "profile" or (rule == "best" and paths == 1 and _has_profile(assumption, delta)):
         left = max(time_limit - (time.perf_counter() - start), 0.0)
         found["profile"] = _kept("certified-profile", _profile, account, delta, left)
     return Price(
@@ -166,46 +167,51 @@ def posterior_price(
     )
 
 
-def calibrated_scale(
-    rule: str = "best",
+@lru_cache(maxsize=64)
+def path_loss(
+    rule: str = "closed-form",
     *,
-    epsilon: float,
+    n: int,
+    ridge: float,
+    scale: float,
     delta: float,
-    time_limit: float = TIME_LIMIT,
-    **account: Any,
-) -> tuple[float, Price]:
-    """The smallest posterior scale, to 0.1 per cent, that meets ``(epsilon, delta)`` under a rule, and its price.
+    assumption: Assumption,
+    least_kernel: float = 0.0,
+    paths: int = 1,
+    prior_noise: float = 0.0,
+) -> PrivacyLoss:
+    """The loss of ``paths`` posterior sample paths under a rule of `RELEASE_RULES`, to be reserved and composed.
 
-    ``account`` holds the other parameters of :func:`posterior_price`. The scale was itself priced. Each price takes up
-    to ``time_limit`` seconds; about ten are needed.
+    ``closed-form`` is :func:`~discretion.posterior.account.posterior_loss`. ``renyi`` is the smaller of it and of the
+    certified Renyi bounds. ``best`` also knows, of one path, the certified profile just below ``delta``: the difference
+    pays for what a release adds, and further away from ``delta`` the Renyi bounds take over. Searches run to their end
+    and are kept on disk. Under ``ResponseOnly`` all three are the same. Other parameters as in :func:`posterior_price`.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or no scale meets the target.
+        If a parameter is out of range.
     """
-    prices: dict[float, Price] = {}
+    if rule not in RELEASE_RULES:
+        raise ValueError(f"rule must be one of {', '.join(RELEASE_RULES)}; got {rule!r}.")
+    account = _account(n, ridge, scale, assumption, least_kernel, paths)
+    bounds = [posterior_loss(prior_noise=prior_noise, **account)]
+    if rule == "closed-form" or not isinstance(assumption, RecordAssumption):
+        return bounds[0]
 
-    def price(scale: float) -> Price:
-        if scale not in prices:
-            prices[scale] = posterior_price(rule, scale=scale, delta=delta, time_limit=time_limit, **account)
-        return prices[scale]
+    def table() -> dict[str, Any]:
+        return certified_loss(**account, delta=delta).to_dict()
 
-    # In steps of a thousandth, so that the same question asks for the same prices again.
-    def meets(step: float) -> bool:
-        return price(math.exp(_STEP * math.floor(step))).epsilon <= epsilon
+    described = kept("certified-loss", _named(account) | {"delta": float(delta)}, table)
+    bounds.append(PrivacyLoss.from_dict(described))
+    if rule == "best" and paths == 1 and _has_profile(assumption, delta):
+        found = _kept("certified-profile", _profile, account, (1.0 - _SPARED) * delta, None)[0]
+        bounds.append(PrivacyProfile((found.epsilon,), (found.delta,), neighbours=found.neighbours, rule=found.rule))
+    return BestOf(tuple(bounds))
 
-    start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **account)
-    top = math.ceil(math.log(start) / _STEP) + 1.0
-    width = 64.0
-    while not meets(top):
-        top, width = top + width, 4.0 * width
-    low = top - width
-    while meets(low):
-        top, low, width = low, low - 2.0 * width, 2.0 * width
-    step = smallest(meets, low, top, relative_tolerance=0.25 / max(abs(top), 1.0))
-    scale = math.exp(_STEP * math.floor(step))
-    return scale, price(scale)
+
+def _has_profile(assumption: Assumption, delta: float) -> bool:
+    return not isinstance(assumption, RKHS) and delta >= 2.0 * LEAST_DELTA
 
 
 def profile_loss(
@@ -253,11 +259,11 @@ def _account(
     }
 
 
-def _renyi(account: dict[str, Any], delta: float, time_limit: float) -> tuple[Guarantee, bool]:
+def _renyi(account: dict[str, Any], delta: float, time_limit: float | None) -> tuple[Guarantee, bool]:
     return certified_guarantee(**account, delta=delta, time_limit=time_limit)
 
 
-def _profile(account: dict[str, Any], delta: float, time_limit: float) -> tuple[Guarantee, bool]:
+def _profile(account: dict[str, Any], delta: float, time_limit: float | None) -> tuple[Guarantee, bool]:
     found = certified_profile_epsilon(**account, delta=delta, time_limit=time_limit)
     rule = _PROFILE if found.route == "quadrature" else _NUMERICAL
     return Guarantee(found.epsilon, delta, None, rule, account["assumption"].neighbours), found.complete
@@ -265,10 +271,10 @@ def _profile(account: dict[str, Any], delta: float, time_limit: float) -> tuple[
 
 def _kept(
     name: str,
-    search: Callable[[dict[str, Any], float, float], tuple[Guarantee, bool]],
+    search: Callable[[dict[str, Any], float, float | None], tuple[Guarantee, bool]],
     account: dict[str, Any],
     delta: float,
-    time_limit: float,
+    time_limit: float | None,
 ) -> tuple[Guarantee, bool]:
     """The guarantee of a search, from disk if it was completed before."""
 
@@ -276,8 +282,13 @@ def _kept(
         guarantee, complete = search(account, delta, time_limit)
         return asdict(guarantee) | {"complete": complete}
 
-    assumption = {"name": account["assumption"].name, **asdict(account["assumption"])}
-    result = dict(kept(name, account | {"assumption": assumption, "delta": delta}, compute))
+    result = dict(kept(name, _named(account) | {"delta": delta}, compute))
     complete = bool(result.pop("complete"))
     result["neighbours"] = Neighbours(result["neighbours"])
     return Guarantee(**result), complete
+
+
+def _named(account: dict[str, Any]) -> dict[str, Any]:
+    """The parameters with the assumption as JSON can write it."""
+    assumption = account["assumption"]
+    return account | {"assumption": {"name": assumption.name, **asdict(assumption)}}

@@ -82,7 +82,7 @@ class PosteriorSampler(PrivateEstimator):
         either, a grid of at most 1,024 points is used.
     coordinates : {"unit", "data"}
         Whether length scales are fractions of the domain's sides or in data units.
-    centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, unit
+    centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, rule, unit
         As in `PosteriorMechanism`.
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
@@ -137,6 +137,7 @@ class PosteriorSampler(PrivateEstimator):
         assumption: Assumption | None = None,
         neighbours: Neighbours | str = "replace",
         most_records: int = 10_000,
+        rule: str = "closed-form",
         unit: str | None = None,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
@@ -159,6 +160,7 @@ class PosteriorSampler(PrivateEstimator):
         self.assumption = assumption
         self.neighbours = neighbours
         self.most_records = most_records
+        self.rule = rule
         self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
@@ -207,6 +209,7 @@ class PosteriorSampler(PrivateEstimator):
             "assumption": self.assumption,
             "neighbours": self.neighbours,
             "most_records": self.most_records,
+            "rule": self.rule,
             "unit": self.unit,
         }
         if self.scale is not None:

@@ -23,10 +23,11 @@ from discretion.privacy.loss import (
 )
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
 from discretion.privacy.noise import Randomness, SeededRandomness, SystemRandomness
-from discretion.privacy.profiles import LaplaceDP, PrivacyProfile, SubsampledGaussian
+from discretion.privacy.profiles import BestOf, LaplaceDP, PrivacyProfile, SubsampledGaussian
 from discretion.privacy.release import Certificate, NotBookable, Release
 
 __all__ = [
+    "BestOf",
     "BoundedRange",
     "BudgetExceeded",
     "Certificate",

@@ -658,7 +658,8 @@ class Composition(PrivacyLoss):
 
     def __post_init__(self) -> None:
         parts = _merged(self.parts)
-        rules = dict.fromkeys(_times(count, loss._renyi_rule(1.0)) for loss, count in parts)
+        names = [(loss.rule if isinstance(loss.rule, str) else loss._renyi_rule(1.0), count) for loss, count in parts]
+        rules = dict.fromkeys(_times(count, name) for name, count in names)
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "supremum", min(loss.supremum for loss, _ in parts))
         object.__setattr__(self, "neighbours", parts[0][0].neighbours)

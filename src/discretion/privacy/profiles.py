@@ -1,4 +1,4 @@
-"""Losses known by their privacy profile: a table, Laplace noise, Poisson-subsampled Gaussian noise.
+"""Losses known by their privacy profile: a table, Laplace noise, Poisson-subsampled Gaussian noise, several bounds.
 
 Compositions with one of these are composed numerically (`composition.py`) without being asked to.
 """
@@ -19,6 +19,7 @@ from .conversion import LEAST_EXCESS, gaussian_delta, gaussian_epsilon
 from .loss import (
     _READERS,
     Guarantee,
+    NeighbourMismatch,
     Neighbours,
     PrivacyLoss,
     PureDP,
@@ -29,7 +30,7 @@ from .loss import (
     _set_neighbours,
 )
 
-__all__ = ["LaplaceDP", "PrivacyProfile", "SubsampledGaussian"]
+__all__ = ["BestOf", "LaplaceDP", "PrivacyProfile", "SubsampledGaussian"]
 
 Array = NDArray[np.float64]
 
@@ -124,6 +125,71 @@ class PrivacyProfile(PrivacyLoss):
             "deltas": list(self.deltas),
             **_labels(self),
         }
+
+
+# --- Several bounds of one mechanism ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class BestOf(PrivacyLoss):
+    """Several losses of one and the same mechanism, each of which holds: at every question the smallest answers.
+
+    A curve of Renyi divergences beside a privacy profile, say: alone the profile is smaller, in long compositions the
+    curve. In one order of the neighbours the least of the profiles is an upper bound, and so is its hull
+    (``docs/proofs/dominating-pair.md``).
+
+    Args:
+        parts: losses under one neighbour relation, at least one.
+
+    Raises:
+        NeighbourMismatch: losses under different relations.
+        ValueError: none at all.
+    """
+
+    parts: tuple[PrivacyLoss, ...]
+    supremum: float = field(init=False)
+    neighbours: Neighbours = field(init=False)
+    rule: str = field(init=False)
+
+    _exact_profile = True
+    _numerical = True
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("The best of no losses is none: give at least one.")
+        if len({loss.neighbours for loss in self.parts}) > 1:
+            raise NeighbourMismatch("Bounds of one mechanism under different neighbour relations do not compare.")
+        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "supremum", max(loss.supremum for loss in self.parts))
+        object.__setattr__(self, "neighbours", self.parts[0].neighbours)
+        object.__setattr__(self, "rule", " or ".join(dict.fromkeys(loss._renyi_rule(1.0) for loss in self.parts)))
+
+    def __repr__(self) -> str:
+        return f"BestOf({', '.join(map(repr, self.parts))})"
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """The smallest of the parts' guarantees at `delta`."""
+        return min((loss.guarantee(delta) for loss in self.parts), key=lambda each: each.epsilon)
+
+    def delta(self, epsilon: float) -> float:
+        """The smallest of the parts' deltas at `epsilon`."""
+        return min(loss.delta(epsilon) for loss in self.parts)
+
+    def _renyi(self, excess: Array) -> Array:
+        return np.min([loss.renyi_excess(excess) for loss in self.parts], axis=0)
+
+    def _renyi_rule(self, excess: float) -> str:
+        return min(self.parts, key=lambda loss: loss.renyi_excess(excess))._renyi_rule(excess)
+
+    def _profile(self, epsilon: Array) -> Array:
+        return np.maximum(*self._profiles(epsilon))
+
+    def _profiles(self, epsilon: Array) -> tuple[Array, Array]:
+        there, back = zip(*(loss._profiles(epsilon) for loss in self.parts), strict=True)
+        return np.min(there, axis=0), np.min(back, axis=0)
+
+    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
+        return {"type": "best-of", "parts": [loss._described(excess) for loss in self.parts]}
 
 
 # --- Laplace noise ----------------------------------------------------------------------------------
@@ -333,6 +399,7 @@ def _sampled_log_moment(order: Array, q: float, u: float) -> Array:
 
 
 _READERS["privacy-profile"] = lambda d: PrivacyProfile(tuple(d["epsilons"]), tuple(d["deltas"]), **_read_labels(d))
+_READERS["best-of"] = lambda d: BestOf(tuple(PrivacyLoss.from_dict(part) for part in d["parts"]))
 _READERS["laplace"] = lambda d: LaplaceDP(float(d["epsilon"]), **_read_labels(d))
 _READERS["subsampled-gaussian"] = lambda d: SubsampledGaussian(
     float(d["probability"]), float(d["noise_multiplier"]), **_read_labels(d)
