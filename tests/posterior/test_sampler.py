@@ -275,7 +275,7 @@ def test_one_dimension_takes_the_sharper_account():
     assert line.sample().shape == (1, 1024)
 
 
-def test_a_release_is_priced_by_the_rule_it_names():
+def test_a_release_is_priced_by_the_rule_it_names(tmp_path):
     X, y = np.random.default_rng(5).uniform(size=(100, 1)), np.zeros(100)
     public = {"kernel": Exponential(0.5), "ridge": 3.0, "delta": 1e-3, "grid": 20, "epsilon": 3.0}
     scales = {}
@@ -287,6 +287,9 @@ def test_a_release_is_priced_by_the_rule_it_names():
         assert sampler.mechanism_.privacy_loss(100).epsilon(1e-3) == certificate.epsilon
         scales[rule] = sampler.mechanism_.scale
     assert scales["best"] < 0.95 * scales["renyi"] < 0.9 * scales["closed-form"]
+    book = Ledger.create(tmp_path / "just.ledger", dataset="made up", epsilon=3.0, delta=1e-3)
+    PosteriorSampler(rule="best", **public, ledger=book).fit(X, y)  # fits, as the ledger stores it
+    assert 2.98 <= book.spent().epsilon <= 3.0
     with pytest.raises(ValueError, match="rule must be one of"):
         PosteriorSampler(rule="published", **public).fit(X, y)
     with pytest.raises(ValueError, match="leave rule out"):

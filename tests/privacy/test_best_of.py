@@ -56,7 +56,7 @@ def test_sums_are_at_least_the_truth_and_at_most_each_part_alone(count):
 def test_it_is_stored_and_read_back():
     loss = gaussian_bounds(1.0, (1.0, 2.0)) + PureDP(0.1, neighbours=REPLACE)
     stored = PrivacyLoss.from_dict(loss.to_dict(1e-3))
-    assert stored.epsilon(1e-3) == pytest.approx(loss.epsilon(1e-3), rel=1e-5)
+    assert loss.epsilon(1e-3) <= stored.epsilon(1e-3) <= 1.001 * loss.epsilon(1e-3)  # a curve is stored as a table
     assert "best-of" in str(loss.to_dict())
 
 

@@ -205,13 +205,17 @@ class PosteriorMechanism:
         def price(scale: float) -> float:
             return replace(trial, scale=scale).privacy_loss(n).epsilon(delta)
 
+        def stored_price(scale: float) -> float:
+            loss = replace(trial, scale=scale).privacy_loss(n)
+            return max(loss.epsilon(delta), PrivacyLoss.from_dict(loss.to_dict(delta)).epsilon(delta))
+
         if not trial.n_is_public:
             start = calibrate_add_remove(epsilon=epsilon, delta=delta, **trial._private_account())
         else:
             account = trial._account(trial._count(n))
             if trial.rule != RELEASE_RULES[0] and not isinstance(trial.assumption, ResponseOnly):
                 start = calibrated("scale", "renyi", epsilon=epsilon, delta=delta, time_limit=math.inf, **account)[0]
-                return replace(trial, scale=least_on_grid(price, target, start))
+                return replace(trial, scale=least_on_grid(stored_price, target, start))
             start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **account)
         return replace(trial, scale=smallest(lambda scale: price(scale) <= target, start, 1e6 * start))
 
