@@ -13,7 +13,9 @@ from benchmarks.harness import Measured, claim
 from benchmarks.tight_claims import LINE, LINE_ROWS, PLANE, PLANE_ROWS, Clusters, _mutated, draw_clusters
 from discretion.gp.kernels import RBF, Exponential, Kernel, RationalQuadratic
 from discretion.posterior import Bounded, Exponential1D
+from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.assumptions import RecordAssumption
+from discretion.posterior.calibration import calibrated
 from discretion.posterior.certified import certified_epsilon, search_space
 from discretion.posterior.covering import (
     CertifiedProfile,
@@ -25,7 +27,7 @@ from discretion.posterior.exact_pair import ExactPair
 from discretion.posterior.pair import Pair, gram, pair_from_gram
 from discretion.posterior.profile import WhitenedPair, accepted_profile, profile_contour, profile_range
 from discretion.posterior.response_sets import BoxSet, Space
-from discretion.posterior.rules import posterior_price, profile_loss
+from discretion.posterior.rules import path_loss, posterior_price, profile_loss
 
 Array = np.ndarray
 
@@ -366,3 +368,22 @@ def composed_profile() -> Measured:
     renyi = {L: certified_epsilon(**account, delta=1e-3, paths=L) for L in found}
     text = ", ".join(f"L = {L}: {found[L]:.4f} against {renyi[L]:.4f}" for L in found)
     return Measured(text, 0.395 < found[10] < renyi[10] and found[100] < renyi[100])
+
+
+@claim(
+    "tight",
+    "Smallest scale for epsilon 3 at delta n^-1.1, bounded responses: by closed forms, certified Renyi, best; "
+    "(n, ridge) = (4000, 200), (4390, 10)",
+    "decreasing; the loss reserved for a release at the last <= 3.01",
+)
+def calibrated_scales() -> Measured:
+    texts, holds = [], True
+    for n, ridge, least in ((4000, 200.0, 0.0), (4390, 10.0, PLANE)):
+        public = {"n": n, "ridge": ridge, "assumption": Bounded(1.0), "least_kernel": least}
+        target = {"epsilon": 3.0, "delta": n**-1.1}
+        scales = [calibrate_posterior("scale", **target, **public)]
+        scales += [calibrated("scale", rule, time_limit=120.0, **target, **public)[0] for rule in ("renyi", "best")]
+        released = path_loss("best", scale=scales[-1], delta=target["delta"], **public).epsilon(target["delta"])
+        holds &= scales[0] > scales[1] > scales[2] and released <= 3.01
+        texts.append(" / ".join(f"{scale:.4g}" for scale in scales) + f" (reserved {released:.4f})")
+    return Measured("; ".join(texts), holds)
