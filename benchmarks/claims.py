@@ -20,10 +20,14 @@ from benchmarks import (  # noqa: F401  (importing registers the rows)
     composition_claims,
     excursion_claims,
     kernel_sum_claims,
+    ledger_claims,
     map_claims,
+    noise_claims,
     planner_claims,
     posterior_claims,
     profile_claims,
+    selection_claims,
+    selection_runner_claims,
     tight_claims,
 )
 from benchmarks.harness import AREAS, CLAIMS, Claim, Measured

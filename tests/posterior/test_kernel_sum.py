@@ -17,7 +17,8 @@ from sklearn.utils.estimator_checks import check_estimator
 from discretion.gp import RBF, Box, Exponential, ExponentialL1, Kernel, Matern32
 from discretion.gp.fields import Grid, ProductField
 from discretion.posterior import KernelSum, KernelSumMechanism, PartialSums
-from discretion.posterior.kernel_sum import limit_contributions, sensitivity
+from discretion.posterior.kernel_sum import sensitivity
+from discretion.posterior.units import limit_contributions
 from discretion.privacy import (
     BudgetExceeded,
     GaussianDP,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import typer
 
 from discretion.cli.audit import audit
+from discretion.cli.certificate import certificate
 from discretion.cli.cost import calibrate, cost
 from discretion.cli.ledger import ledger
 from discretion.cli.plan import plan
 from discretion.cli.release import release
+from discretion.cli.selection import cost_selection as _  # noqa: F401  (registers the selection commands)
 
 app = typer.Typer(
     name="discretion",
@@ -24,6 +26,7 @@ app.add_typer(cost, name="cost")
 app.add_typer(calibrate, name="calibrate")
 app.add_typer(audit, name="audit")
 app.add_typer(ledger, name="ledger")
+app.add_typer(certificate, name="certificate")
 app.add_typer(plan, name="plan")
 
 

@@ -1,52 +1,108 @@
-"""``discretion ledger``: make the book of a data set's budget, and read it."""
+"""``discretion ledger``: make the book of a data set's budget, read it, and check that nobody edited it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
-from discretion.cli.console import plain_errors, show
-from discretion.privacy import Ledger, Neighbours, round_up
+from discretion.cli.console import note, plain_errors, show, stdout
+from discretion.privacy import Certificate, Composing, Ledger, Neighbours, fingerprint, ledgers, round_up
+from discretion.privacy.budget import round_down
+from discretion.privacy.chain import read_export
+from discretion.privacy.ledger import Entry
+from discretion.privacy.loss import Guarantee
 
-ledger = typer.Typer(no_args_is_help=True, help="The book that keeps a data set's privacy budget.")
+ledger = typer.Typer(
+    no_args_is_help=True,
+    help="The book that keeps a data set's privacy budget: a file, or one of several in a PostgreSQL database.",
+)
 
-File = Annotated[Path, typer.Argument(help="The ledger, one SQLite file.")]
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLACE",
+        help="The ledger: a file, or postgresql://user@host/database?ledger=NAME (passwords: PGPASSWORD, ~/.pgpass).",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Table_ = Annotated[
+    Path | None, typer.Option("--records", help="File of the private records, for their keyed fingerprint.")
+]
+Key = Annotated[Path | None, typer.Option(help="File with the steward's key, at least 16 random bytes.")]
 
 
 @ledger.command()
 def init(
-    file: File,
+    place: Place,
     dataset: Annotated[str, typer.Option(help="Name of the data set, such as 'London sales 2018'.")],
     epsilon: Annotated[float, typer.Option(help="Budget: total epsilon.")],
     delta: Annotated[float, typer.Option(help="Budget: total delta.")],
     neighbours: Annotated[Neighbours, typer.Option(help="Neighbour relation of everything booked here.")] = (
         Neighbours.REPLACE
     ),
+    composition: Annotated[Composing, typer.Option(help="Rule by which losses are added up.")] = Composing.RENYI,
+    order: Annotated[float | None, typer.Option(help="Renyi order of the rule renyi-filter.")] = None,
+    records: Table_ = None,
+    key_file: Key = None,
 ) -> None:
-    """Open a new book with a budget. An existing file is never overwritten."""
+    """Open a new book with a budget. An existing ledger is never overwritten."""
     with plain_errors():
-        made = Ledger.create(file, dataset=dataset, epsilon=epsilon, delta=delta, neighbours=neighbours)
-        show(
-            {},
-            as_json=False,
-            lines=[f"{file}: {made.dataset}, budget epsilon {epsilon:g} at delta {delta:g}."],
+        made = Ledger.create(
+            place,
+            dataset=dataset,
+            epsilon=epsilon,
+            delta=delta,
+            neighbours=neighbours,
+            composition=composition,
+            order=order,
+            fingerprint=None if records is None else fingerprint(records, _key(key_file)),
         )
+        line = f"{made.place}: {made.dataset}, budget epsilon {epsilon:g} at delta {delta:g}."
+        show({}, as_json=False, lines=[line, f"head {made.head()}"])
+
+
+@ledger.command("list")
+def list_(place: Place, json_: Json = False) -> None:
+    """The ledgers of a database, by name."""
+    with plain_errors():
+        found = ledgers(place)
+        rows = [
+            {
+                "name": each.name,
+                "dataset": each.dataset,
+                "epsilon": float(each.epsilon),
+                "delta": float(each.delta),
+                "neighbours": each.neighbours,
+                "composition": each.composition,
+                "created": each.created,
+            }
+            for each in found
+        ]
+        lines = [
+            f"{row['name']}: {row['dataset']}, epsilon {row['epsilon']:g} at delta {row['delta']:g} "
+            f"({row['neighbours']} neighbours, {row['composition']}), since {row['created']}"
+            for row in rows
+        ]
+        show({"ledgers": rows}, as_json=json_, lines=lines or ["No ledger here."])
 
 
 @ledger.command("show")
-def show_(file: File, json_: Json = False) -> None:
+def show_(place: Place, json_: Json = False) -> None:
     """What was spent and what is left."""
     with plain_errors():
-        book = Ledger.open(file)
+        book = Ledger.open(place)
         spent, entries = book.spent(), book.entries()
         result = {
             "dataset": book.dataset,
             "budget_epsilon": book.epsilon,
             "delta": book.delta,
             "neighbours": str(book.neighbours),
+            "composition": str(book.budget.composition),
             "spent_epsilon": spent.epsilon,
             "remaining_epsilon": book.remaining(),
             "entries": [
@@ -54,12 +110,146 @@ def show_(file: File, json_: Json = False) -> None:
                 for entry in entries
             ],
         }
-        lines = [
-            f"{book.dataset}: spent epsilon {round_up(spent.epsilon, 4)} of {book.epsilon:g} at delta {book.delta:g} "
-            f"({book.neighbours} neighbours)."
-        ]
-        lines += [
-            f"{entry.id:>5}  {entry.state:<9} {entry.created}  {entry.description.get('mechanism', '')}"
-            for entry in entries
-        ]
+        lines = [_sum(book, spent)]
+        lines += [f"{entry.id:>5}  {entry.state:<9} {entry.created}  {_what(entry)}" for entry in entries]
         show(result, as_json=json_, lines=lines)
+
+
+@ledger.command("spend-report")
+def spend_report(
+    place: Place,
+    last: Annotated[int, typer.Option(min=1, help="How many of the latest entries to list.")] = 100,
+    json_: Json = False,
+) -> None:
+    """Who spent what, when; the epsilon of all entries together after each, and what was left then."""
+    with plain_errors():
+        book = Ledger.open(place)
+        entries, after = book.entries(), book.odometer(last)
+        # Entries reserved between the two questions are in the one only.
+        shown = entries[max(len(entries) - last, 0) :][: len(after)]
+        rows = [_row(book, entry, total) for entry, total in zip(shown, after, strict=False)]
+        if json_:
+            result = {
+                "dataset": book.dataset,
+                "budget_epsilon": book.epsilon,
+                "delta": book.delta,
+                "rule": book.spent().rule,
+                "entries": rows,
+            }
+            show(result, as_json=True, lines=[])
+            return
+        show({}, as_json=False, lines=[_sum(book, book.spent())])
+        stdout.print(_table(rows))
+        if len(shown) < len(entries):
+            note(f"The last {len(shown)} of {len(entries)} entries; --last {len(entries)} lists all.")
+
+
+@ledger.command()
+def verify(
+    place: Place,
+    head: Annotated[str | None, typer.Option(help="A head kept from before; the ledger must still contain it.")] = None,
+    certificate: Annotated[
+        list[Path] | None, typer.Option(help="Certificate of a release booked here (may be repeated).")
+    ] = None,
+    records: Table_ = None,
+    key_file: Key = None,
+    json_: Json = False,
+) -> None:
+    """Check that nothing was edited, removed or put in since it was written. Takes an export, too.
+
+    Without a kept head nothing can tell that the latest entries are gone, or that all of it is an older copy.
+    """
+    with plain_errors():
+        certificates = [Certificate.from_json(path.read_text(encoding="utf-8")) for path in certificate or []]
+        if _is_export(place):
+            if records is not None:
+                raise ValueError("--records is checked against a ledger, not against an export.")
+            with Path(place).open(encoding="utf-8", errors="replace") as lines:
+                found = read_export(lines, head=head, certificates=certificates)
+        else:
+            book = Ledger.open(place)
+            found = book.verify(head, certificates)
+            if records is not None:
+                book.check_fingerprint(records, _key(key_file))
+        result = {"events": found.events, "entries": found.entries, "head": found.head}
+        lines = [f"In order: {found.entries} entries in {found.events} events.", f"head {found.head}"]
+        show(result, as_json=json_, lines=lines)
+        if head is None:
+            note("Keep the head outside the ledger; verify --head finds if what was written until now is ever gone.")
+
+
+@ledger.command()
+def export(
+    place: Place,
+    out: Annotated[Path | None, typer.Option(help="File to write, which does not exist; otherwise stdout.")] = None,
+) -> None:
+    """The whole ledger as lines of JSON, with the chain; `verify` checks such a file."""
+    with plain_errors():
+        lines = Ledger.open(place).export()
+        if out is None:
+            for line in lines:
+                typer.echo(line)
+            return
+        with out.open("x", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+
+def _key(path: Path | None) -> bytes:
+    if path is None:
+        raise ValueError("--records needs --key-file: a fingerprint without a key could be guessed.")
+    return path.read_bytes()
+
+
+def _is_export(place: str) -> bool:
+    if "://" in place or not Path(place).is_file():
+        return False
+    with Path(place).open("rb") as file:
+        return file.read(1) == b"{"
+
+
+def _sum(book: Ledger, spent: Guarantee) -> str:
+    return (
+        f"{book.dataset}: spent epsilon {round_up(spent.epsilon, 4)} of {book.epsilon:g} at delta {book.delta:g} "
+        f"({book.neighbours} neighbours, {book.budget.composition} composition)."
+    )
+
+
+def _what(entry: Entry) -> str:
+    """What an entry was for, in few words."""
+    about = entry.description
+    return str(about.get("mechanism") or about.get("what") or next(iter(about.values()), ""))
+
+
+def _row(book: Ledger, entry: Entry, total: Guarantee) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "state": str(entry.state),
+        "created": entry.created,
+        "who": entry.who,
+        "what": _what(entry),
+        "n": entry.description.get("n"),
+        "epsilon_alone": book.budget.spent([(entry.loss, 1)]).epsilon,
+        "epsilon_after": total.epsilon,
+        "epsilon_left": book.budget.left(total.epsilon),
+        "reason": entry.reason,
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", "when (UTC)", "who", "what", "state"):
+        table.add_column(name, overflow="fold")
+    for name in ("alone", "together", "left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: dict[str, Any]) -> Iterator[str]:
+    what = row["what"] if row["n"] is None else f"{row['what']}, n = {row['n']:,}"
+    for text in (str(row["id"]), row["created"][:16].replace("T", " "), row["who"], what, row["state"]):
+        yield text.replace("[", "\\[")
+    yield round_up(row["epsilon_alone"], 4)
+    yield round_up(row["epsilon_after"], 4)
+    yield round_down(row["epsilon_left"], 4)

@@ -18,6 +18,7 @@ from discretion.cli.sheet import Page, PathSheet, SumSheet
 from discretion.gp import Box
 from discretion.posterior import KernelSumMechanism, KernelSumRelease, PathRelease, PosteriorMechanism
 from discretion.posterior.planner import MapPlan, PublicTable, plan_map
+from discretion.posterior.units import unit_in_words
 from discretion.privacy import Ledger, Neighbours, PublicError, SystemRandomness, round_up, round_up_significant
 from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
 from discretion.spatial.projection import Projection, suggest_crs
@@ -31,6 +32,8 @@ MECHANISMS = ("kernel-sum", "posterior", "auto")
 MOST_POINTS = 20_000
 POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "rule", "fraction", "smooth_")
 CHOSEN = ("kernel", "length_scale", "alpha", "ridge", "paths", "scale", "prior_noise", "jitter", "assumption", "rule")
+
+ONE_ROW = "one row of the table; a person with several rows is not covered as a whole"
 
 TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
 
@@ -178,16 +181,41 @@ def release(
     ] = Neighbours.REPLACE,
     most_records: Annotated[
         int | None,
-        typer.Option(help="add-remove: public bound of the number of rows.", rich_help_panel=PRIVACY),
+        typer.Option(
+            help="Public bound of the number of rows, where that is private: under add-remove, and for kernel sums of "
+            "several rows a unit.",
+            rich_help_panel=PRIVACY,
+        ),
     ] = None,
     paths: Annotated[int, typer.Option(help="Number of sample paths to release.", rich_help_panel=PRIVACY)] = 1,
     assumption: Annotated[str | None, typer.Option(help=f"{options.ASSUMPTIONS}.", rich_help_panel=PRIVACY)] = None,
     unit: Annotated[
-        str, typer.Option(help="What one row is, in words, for the certificate.", rich_help_panel=PRIVACY)
-    ] = "one row of the table; a person with several rows is not covered as a whole",
+        str,
+        typer.Option(
+            help="What one row is, or with --unit-id one unit, in words, for the certificate.", rich_help_panel=PRIVACY
+        ),
+    ] = ONE_ROW,
+    unit_id: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says whose each row is: the promise is then for all rows of one unit, not for one row.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
+    max_per_unit: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows of one unit that take part, picked at random; 1 if left out. More cost about as many times "
+            "the epsilon.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(help="Ledger that pays (discretion ledger init makes one).", rich_help_panel=PRIVACY),
+        str | None,
+        typer.Option(
+            help="Ledger that pays: a file or a postgresql:// URL (discretion ledger init makes one).",
+            rich_help_panel=PRIVACY,
+        ),
     ] = None,
     grid: Annotated[
         str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
@@ -265,6 +293,9 @@ def release(
         low, high = options.interval(response_range, "--response-range")
         middle = 0.5 * (low + high) if centre is None else centre
         points = math.prod(shape)
+        most_of_one = 1 if max_per_unit is None else max_per_unit
+        several_sums = mechanism == "kernel-sum" and unit_id is not None and most_of_one > 1
+        n_is_private = neighbours is Neighbours.ADD_REMOVE or several_sums
         memory = f"--grid {grid} has {points:,} points; posterior paths need memory in its square, so at most"
         mistakes = (
             (threshold is not None and box.dimension != 2, "--threshold draws a map and needs two covariates."),
@@ -296,12 +327,32 @@ def release(
                 "--public-table is the private table itself: a plan made from it is a release that nobody paid for.",
             ),
             (
-                (most_records is None) == (neighbours is Neighbours.ADD_REMOVE),
+                (most_records is None) == (neighbours is Neighbours.ADD_REMOVE) and not several_sums,
                 "--neighbours add-remove and --most-records, a public bound of the number of rows, go together.",
             ),
             (
-                neighbours is Neighbours.ADD_REMOVE and delta.startswith("n"),
-                "--neighbours add-remove: the number of rows is private, so --delta must be a number.",
+                several_sums and most_records is None,
+                "--max-per-unit above 1: a unit may have more or fewer rows, so their number is private; give "
+                "--most-records, a public bound of it.",
+            ),
+            (
+                n_is_private and delta.startswith("n"),
+                f"--{'max-per-unit' if several_sums else 'neighbours add-remove'}: the number of rows is private, so "
+                "--delta must be a number.",
+            ),
+            (most_of_one < 1, f"--max-per-unit must be at least 1; got {most_of_one}."),
+            (
+                max_per_unit is not None and unit_id is None,
+                "--max-per-unit needs --unit-id, the column that says whose each row is.",
+            ),
+            (
+                unit_id is not None and aggregate_ is not None,
+                "--aggregate makes one record of each hexagon, in which the rows of many units are mixed; there is no "
+                "account of units for that. Leave --unit-id out, or release the rows themselves.",
+            ),
+            (
+                mechanism == "auto" and most_of_one > 1,
+                "--mechanism auto plans with one row a unit; name the mechanism for --max-per-unit above 1.",
             ),
             (
                 (scale is None) == (epsilon is None),
@@ -322,6 +373,8 @@ def release(
             raise ValueError("--formats needs --crs: the files say where they are.")
         length = "units" if projection is None else projection.unit
         lattice = _lattice(aggregate_, box)
+        whole_hexagon = None if lattice is None else unit_of_privacy(lattice, minimum_count, length=length)
+        who = whole_hexagon or _unit(unit, unit_id, most_of_one)
         common: dict[str, Any] = {
             "domain": box,
             "locations": box.grid(shape),
@@ -329,8 +382,8 @@ def release(
             "coordinates": "unit" if length_unit == "domain" else "data",
             "nugget": nugget,
             "neighbours": neighbours,
-            "unit": (unit if lattice is None else unit_of_privacy(lattice, minimum_count, length=length)).rstrip(".")
-            + _kept(where or [], missing, outside),
+            "unit": who.rstrip(".") + _kept(where or [], missing, outside),
+            "contributions": most_of_one,
         } | ({} if most_records is None else {"most_records": most_records})
         bound = max(high - middle, middle - low)
         own: dict[str, dict[str, Any]] = {
@@ -357,7 +410,7 @@ def release(
         outline = None if region is None else Region.read(region)
         if outline is not None and box.dimension == 2 and not outline.contains(common["locations"]).any():
             raise ValueError(f"--region {region} holds no point of the grid; is it in the table's coordinates?")
-        if ledger is not None and not ledger.exists():
+        if ledger is not None and "://" not in ledger and not Path(ledger).exists():
             raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
         book = None if ledger is None else Ledger.open(ledger)
         _claim(out, force)
@@ -371,7 +424,7 @@ def release(
 
         with _progress() as step:
 
-            def read(source: Path) -> Records:
+            def read(source: Path, unit_id: str | None = None) -> Records:
                 found = read_table(
                     source,
                     covariates=names,
@@ -382,6 +435,7 @@ def release(
                     outside=outside,  # pyright: ignore[reportArgumentType]
                     missing=missing,  # pyright: ignore[reportArgumentType]
                     where=options.conditions(where or []),
+                    unit_id=unit_id,
                     delimiter=delimiter,
                     decimal=decimal,  # pyright: ignore[reportArgumentType]
                     encoding=encoding,
@@ -393,7 +447,9 @@ def release(
             if public_table is not None:
                 earlier = read(public_table)
                 prior = PublicTable(earlier.covariates, earlier.response, public_table.name)
-            records = read(table)
+            records = read(table, unit_id)
+            if unit_id is not None:
+                records = records.bounded(most_of_one)
             _report(private_report, records)
             # Under add/remove the true number enters nothing.
             n = records.n if most_records is None else most_records
@@ -500,6 +556,14 @@ def _planned(plan: MapPlan, own: dict[str, dict[str, Any]]) -> str:
     else:
         own["kernel-sum"] |= {"kernels": found.kernel}
     return found.mechanism
+
+
+def _unit(words: str, unit_id: str | None, most: int) -> str:
+    """Who is protected, in words."""
+    if unit_id is None:
+        return words
+    owner = f"one value of the column {unit_id!r}, with all its rows" if words == ONE_ROW else words
+    return unit_in_words(owner, most)
 
 
 def _lattice(text: str | None, box: Box) -> HexagonLattice | None:

@@ -19,9 +19,11 @@ from discretion.posterior.assumptions import (
 from discretion.posterior.kernel_sum import KernelSumMechanism, KernelSumRelease, PartialSums
 from discretion.posterior.kernel_sum_estimator import KernelSum
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
+from discretion.posterior.recomputation import LOSSES
 from discretion.posterior.sampler import PosteriorSampler
 
 __all__ = [
+    "LOSSES",
     "RKHS",
     "Assumption",
     "Bounded",

@@ -15,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from discretion.gp import Ball, Box
 from discretion.posterior.records import Floats, Records, checked_points, numbers
 from discretion.privacy import Ledger, Mechanism, Randomness, Release, SystemRandomness
+from discretion.privacy.noise import noise_id
+from discretion.privacy.quiet import quiet
 
 __all__ = ["PrivateEstimator"]
 
@@ -47,12 +49,17 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
         table: Any = _table(X)
         return np.asarray(validate_data(self, table, dtype=np.float64, reset=False))
 
+    @quiet()
     def _charged(self, mechanism: Mechanism, records: Records, n: int) -> Release:
         """Run the mechanism, through the ledger if there is one, which is told of n records."""
-        # A test seed starts anew at every fit, and the parameter stays as it was.
-        randomness = deepcopy(self.randomness)
+        randomness = self.randomness
+        if randomness is not None and not randomness.bookable:
+            # A test seed starts anew at every fit, and the parameter stays as it was. Any other source goes on.
+            randomness = deepcopy(randomness)
         if self.ledger is None:
-            return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+            randomness = SystemRandomness() if randomness is None else randomness
+            noise_id(randomness)  # refuses a source that repeats itself, as a ledger would
+            return mechanism.run(records, randomness)
         book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
         return book.run(mechanism, records, n=n, randomness=randomness)
 

@@ -19,12 +19,13 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from discretion.gp import KERNELS, Box, Kernel
 from discretion.gp.fields import Field, Grid, Places, kernel_sums, rows_at_once, size, stationary_field, sum_rounding
 from discretion.gp.path import MARGIN
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
+from discretion.posterior.units import limit_contributions
 from discretion.privacy import (
     Certificate,
     GaussianDP,
@@ -35,8 +36,10 @@ from discretion.privacy import (
     gaussian_mu,
     smallest,
 )
+from discretion.privacy.lattice import lattice_spacing, to_lattice
+from discretion.privacy.quiet import quiet
 
-__all__ = ["KernelSumMechanism", "KernelSumRelease", "PartialSums", "limit_contributions", "sensitivity"]
+__all__ = ["KernelSumMechanism", "KernelSumRelease", "PartialSums", "sensitivity"]
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +48,8 @@ _ROUNDING_SHARE = 0.01  # of mu, at most
 _KEPT = 7.0 / 8.0  # of the nugget, where the factor's error takes no more than an eighth
 
 LIMITS = (
-    "The last bits of samples: the proof is for exact Gaussians; the nugget keeps noise where rounding leaves none.",
+    "Floating point: the proof is for exact Gaussians; the nugget keeps noise where rounding leaves none, and the "
+    "lattice hides the last bits of samples, which is not a proof.",
 )
 WHAT = (
     "What is released is h = sum_i (y_i - c) k(x_i, .) for each response, y_i clipped and c the centre, and the "
@@ -87,30 +91,6 @@ def _check_relation(neighbours: Neighbours) -> None:
         raise ValueError(f"Kernel sums are accounted under 'replace' or 'add-remove' neighbours, not {neighbours!s}.")
 
 
-def limit_contributions(units: ArrayLike, most: int, keys: ArrayLike) -> NDArray[np.bool_]:
-    """Which records to keep so that each unit has at most `most`: those with its smallest keys.
-
-    The rule looks at the records of that unit only, as the account of several contributions requires.
-
-    Parameters
-    ----------
-    units : array (n,)
-        Whose record it is.
-    most : int
-        Records a unit may contribute.
-    keys : array (n,) or (n, q)
-        What orders the records of a unit; of equal rows any may be kept.
-    """
-    _, unit = np.unique(np.asarray(units), return_inverse=True)
-    table = np.asarray(keys).reshape(len(unit), -1)
-    order = np.lexsort((*table.T[::-1], unit))
-    starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
-    rank = np.arange(len(unit)) - np.repeat(starts, np.diff(starts, append=len(unit)))
-    kept = np.zeros(len(unit), dtype=bool)
-    kept[order] = rank < most
-    return kept
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class PartialSums:
     """PRIVATE. Exact sums over some of the records, without noise; those of all parts are added with ``+``.
@@ -132,6 +112,7 @@ class PartialSums:
     n: int
     made_by: str
 
+    @quiet()
     def __add__(self, other: PartialSums) -> PartialSums:
         if not isinstance(other, PartialSums):
             return NotImplemented
@@ -351,6 +332,7 @@ class KernelSumMechanism:
             "scale": self.scale,
             "scales": list(self.scales),
             "nugget": self.nugget,
+            "lattice": None if self.nugget is None else list(self._lattice(self.nugget)),
             "neighbours": self.neighbours.value,
             "contributions": int(self.contributions),
             "most_records": None if self.n_is_public else int(self.most_records),
@@ -366,6 +348,7 @@ class KernelSumMechanism:
         enforced = (
             f"Responses are clipped to {clipped}, record by record.",
             "Covariates outside the public domain are clamped to it, record by record.",
+            "Released sums are rounded to the multiples of a public power of two.",
         )
         declared = ("Domain, ranges, kernels, scale and locations were not chosen by looking at these records.",)
         if not self.n_is_public:
@@ -378,7 +361,7 @@ class KernelSumMechanism:
         n = n if self.n_is_public else None
         public = ("The number of records, which is treated as public.",) if self.n_is_public else ()
         return Certificate.issue(
-            self,
+            replace(self, nugget=self.effective_nugget(n)),
             n=n,
             delta=self.delta,
             unit=self.unit,
@@ -410,6 +393,7 @@ class KernelSumMechanism:
 
     # --- the release -------------------------------------------------------------------------------------------------
 
+    @quiet()
     def partial(self, records: PrivateRecords) -> PartialSums:
         """PRIVATE. The sums over these records, without noise, to be added to those of other records.
 
@@ -469,6 +453,7 @@ class KernelSumMechanism:
         limited = getattr(records, "units", None) is not None
         return self._release(partial, partial.n if self.n_is_public else None, randomness, limited=limited)
 
+    @quiet()
     def _release(
         self, partial: PartialSums, n: int | None, randomness: Randomness, *, limited: bool
     ) -> KernelSumRelease:
@@ -476,15 +461,18 @@ class KernelSumMechanism:
             raise PublicError("The partial sums do not hold n records; give their number as n.")
         if not self.n_is_public:
             self._check_number(partial.n)
+        certificate = self.certificate(n, randomness, limited=limited)
         nugget = self.effective_nugget(n)
-        scales = np.array([*self.scales, self.scale][: self.arrays])
+        scales = np.array(self._noise_scales)
         values = partial.sums + partial.carry
         for index, field in enumerate(self._noise):
             values[:, index] += scales[:, None] * field.draw(randomness.standard_normal, nugget, self.arrays)
         if not np.isfinite(values).all():
             raise FloatingPointError("a sum is not finite in double precision; nothing was released")
+        for sums, spacing in zip(values, self._lattice(nugget), strict=True):
+            sums[...] = to_lattice(sums, spacing)
         return KernelSumRelease(
-            certificate=self.certificate(n, randomness, limited=limited),
+            certificate=certificate,
             mechanism=self,
             value_sums=values[: len(self._ranges)],
             density=values[-1] if self.density else None,
@@ -517,6 +505,18 @@ class KernelSumMechanism:
     def _noise(self) -> tuple[Field, ...]:
         """The field of each kernel; its factor is public and kept for the next release."""
         return tuple(stationary_field(each, self._places) for each in self._kernels)
+
+    @property
+    def _noise_scales(self) -> tuple[float, ...]:
+        """The noise of each array: the columns, and the density if it is released."""
+        return (*self.scales, self.scale)[: self.arrays]
+
+    def _lattice(self, nugget: float) -> tuple[float, ...]:
+        """Spacing of the public lattice of each array: at most 1/64 of the standard deviation of its nugget.
+
+        Rounding to it is post-processing (``docs/proofs/lattice-rounding.md``).
+        """
+        return tuple(lattice_spacing(scale * math.sqrt(nugget)) for scale in self._noise_scales)
 
     @cached_property
     def _rounding_of_one(self) -> float:
@@ -576,7 +576,15 @@ class KernelSumMechanism:
             "density": bool(self.density),
             "locations": size(self._places),
             "grid": None if self.grid is None else list(self.grid),
+            "axes": self._own_axes(),
         }
+
+    def _own_axes(self) -> list[list[float]] | None:
+        """The axes of a grid other than the domain's own of that shape."""
+        assert self.locations is not None
+        if self.grid is None or np.array_equal(self.locations, self.domain.grid(self.grid)):
+            return None
+        return [axis.tolist() for axis in Grid.of(self.locations, self.grid).axes]
 
     def _kernel_domain(self) -> Box:
         return self.domain if self.coordinates == "data" else self.domain.unit_domain

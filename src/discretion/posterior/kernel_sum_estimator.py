@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -15,7 +16,8 @@ from discretion.gp import RBF, Box, Kernel
 from discretion.gp.fields import Grid
 from discretion.posterior.estimator import PrivateEstimator
 from discretion.posterior.kernel_sum import KernelSumMechanism, KernelSumRelease
-from discretion.posterior.records import Floats, Records
+from discretion.posterior.records import Floats
+from discretion.posterior.units import OWNER, owned_records, unit_in_words
 from discretion.privacy import Ledger, Neighbours, PrivacyLoss, Randomness
 
 __all__ = ["KernelSum"]
@@ -178,7 +180,8 @@ class KernelSum(PrivateEstimator):
         y : array (n,), or (n, columns) for several response ranges
             Private responses.
         units : array (n,), optional
-            Whose record it is. Each unit's records are then cut to ``contributions``.
+            Whose record it is, as text or whole numbers. Of each unit's records ``contributions`` are kept, picked at
+            random without looking at them; the guarantee is for all that one unit has.
 
         Raises
         ------
@@ -188,10 +191,13 @@ class KernelSum(PrivateEstimator):
             If the ledger's budget can't pay; nothing was read.
         """
         X, y = self._private(X, y, multi_output=np.ndim(self.response_range) == 2)
-        owners = None if units is None else np.asarray(units)
-        count = len(X) if owners is None else len(np.unique(owners))
+        records = owned_records(X, y, units, self.contributions, self.randomness)
+        count = len(records.covariates)
         mechanism = self.mechanism(count, X.shape[1])
-        release = self._charged(mechanism, Records(X, y, owners), count if mechanism.n_is_public else self.most_records)
+        if units is not None:
+            unit = OWNER if self.unit == KernelSumMechanism.unit else self.unit
+            mechanism = replace(mechanism, unit=unit_in_words(unit, self.contributions))
+        release = self._charged(mechanism, records, count if mechanism.n_is_public else self.most_records)
         assert isinstance(release, KernelSumRelease)
         self.release_ = release
         self.mechanism_ = mechanism

@@ -10,7 +10,7 @@ The posterior's own randomness is the noise. What is added to it is the public n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self
 
@@ -22,11 +22,20 @@ from discretion.gp.dense import ridge_floor
 from discretion.gp.path import MARGIN, mean_rounding, nugget_floor
 from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.add_remove import add_remove_loss, calibrate_add_remove
-from discretion.posterior.assumptions import RKHS, Assumption, Bounded, Exponential1D, RecordAssumption, ResponseOnly
+from discretion.posterior.assumptions import (
+    RKHS,
+    Assumption,
+    Bounded,
+    Exponential1D,
+    RecordAssumption,
+    ResponseOnly,
+    Separated,
+)
 from discretion.posterior.assumptions import Diagonal as DiagonalKernel
 from discretion.posterior.calibration import calibrated, least_on_grid
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
 from discretion.posterior.rules import RELEASE_RULES, path_loss
+from discretion.posterior.units import checked_ids
 from discretion.privacy import (
     Certificate,
     GaussianDP,
@@ -35,8 +44,12 @@ from discretion.privacy import (
     PublicError,
     Randomness,
     Release,
+    group_loss,
     smallest,
 )
+from discretion.privacy.group import MOST_IN_A_GROUP
+from discretion.privacy.lattice import lattice_spacing, to_lattice
+from discretion.privacy.quiet import quiet
 
 __all__ = ["Custodian", "PathRelease", "PosteriorMechanism"]
 
@@ -45,10 +58,11 @@ _NUGGET = 1e-6
 MOST_DIMENSIONS = 64
 
 LIMITS = (
-    "The last bits of samples, and rounding of their covariance: the proof is for exact Gaussians. The nugget keeps "
-    "noise where rounding leaves none; epsilon counts the rounding of the mean, not that of the covariance.",
+    "Floating point: the proof is for exact Gaussians. The nugget keeps noise where rounding leaves none, and the "
+    "lattice hides last bits; epsilon counts the rounding of the mean, not that of the covariance.",
 )
 PUBLIC_NUMBER = "The number of records, which is treated as public."
+PUBLIC_SHARE = "How many records one unit has, which is treated as public: they are replaced by as many others."
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +115,10 @@ class PosteriorMechanism:
     rule : {"closed-form", "renyi", "best"}
         What prices the paths where n is public: closed forms at once; ``renyi`` certified in seconds; ``best`` also
         knows, of one path, the certified privacy profile, in up to half a minute (`posterior.rules.path_loss`).
+    contributions : int
+        Records of one unit of privacy that may be among the records. If more than 1 the loss is that of a group, by a
+        chain of single changes (`discretion.privacy.group_loss`). Under replacement a unit's records are replaced by
+        as many others: how many it has is then treated as public, and so is n.
     unit : str, optional
         The unit of privacy in words.
 
@@ -132,6 +150,7 @@ class PosteriorMechanism:
     neighbours: Neighbours = Neighbours.REPLACE
     most_records: int = 10_000
     rule: str = "closed-form"
+    contributions: int = 1
     unit: str | None = None
 
     name = "gaussian-process-posterior-paths"
@@ -150,9 +169,12 @@ class PosteriorMechanism:
             raise ValueError(f"nugget must be a positive finite number, or None for the rule; got {self.nugget!r}.")
         if isinstance(self.paths, bool) or int(self.paths) != self.paths or self.paths < 1:
             raise ValueError(f"paths must be a whole number >= 1; got {self.paths!r}.")
-        most = self.most_records
-        if isinstance(most, bool) or int(most) != most or not 1 <= most <= 10**9:
-            raise ValueError(f"most_records must be a whole number from 1 to 1e9; got {most!r}.")
+        for label, count, most in (
+            ("most_records", self.most_records, 10**9),
+            ("contributions", self.contributions, MOST_IN_A_GROUP),
+        ):
+            if isinstance(count, bool) or int(count) != count or not 1 <= count <= most:
+                raise ValueError(f"{label} must be a whole number from 1 to {most:,}; got {count!r}.")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
         if self.rule not in RELEASE_RULES:
@@ -185,6 +207,12 @@ class PosteriorMechanism:
             raise ValueError("Where the number of records is private one account prices a release: leave rule out.")
         self._assumption.check(self.kernel, self.domain.dimension)
         self._check_clipping()
+        if self.contributions > 1 and self.n_is_public and isinstance(self._assumption, Separated):
+            # Half-way between the two data sets an old and a new record may lie at one place.
+            raise ValueError(
+                "Replacing several separated records one after the other passes through records that are not "
+                "separated, so there is no account: cut to one record a unit, or use neighbours='add-remove'."
+            )
 
     @classmethod
     def calibrated(cls, *, n: int | None = None, epsilon: float, delta: float, **parameters: Any) -> Self:
@@ -217,6 +245,8 @@ class PosteriorMechanism:
                 start = calibrated("scale", "renyi", epsilon=epsilon, delta=delta, time_limit=math.inf, **account)[0]
                 return replace(trial, scale=least_on_grid(stored_price, target, start))
             start = calibrate_posterior("scale", epsilon=epsilon, delta=delta, **account)
+        if trial.contributions > 1:  # the loss of a group takes a tenth of a second
+            return replace(trial, scale=least_on_grid(price, target, start))
         return replace(trial, scale=smallest(lambda scale: price(scale) <= target, start, 1e6 * start))
 
     # --- what it costs, from public parameters alone ---------------------------------------------------------------
@@ -266,7 +296,8 @@ class PosteriorMechanism:
         """What one run on n records costs; reads no record. ``n`` is not used where it is not public.
 
         The loss of the exact paths (Theorem 3.1 and its refinements; ``docs/proofs/add-remove.md``) plus that of the
-        rounding of the computed mean under half of the nugget (``docs/proofs/floor-of-noise.md``).
+        rounding of the computed mean under half of the nugget (``docs/proofs/floor-of-noise.md``). For several
+        `contributions` both are those of a group (``docs/proofs/group-privacy.md``).
         """
         n = self._count(n)
         bound = mean_rounding(n, len(self.locations), self.effective_ridge, self.response_bound)
@@ -276,9 +307,12 @@ class PosteriorMechanism:
             neighbours=self.neighbours,
             rule="rounding of the mean under the nugget",
         )
-        if self.n_is_public:
-            return path_loss(self.rule, scale=self.scale, delta=self.delta, **self._account(n)) + rounding
-        return add_remove_loss(scale=self.scale, **self._private_account()) + rounding
+        paths = (
+            path_loss(self.rule, scale=self.scale, delta=self.delta, **self._account(n))
+            if self.n_is_public
+            else add_remove_loss(scale=self.scale, **self._private_account())
+        )
+        return group_loss(paths + rounding, int(self.contributions))
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters, as JSON-able values."""
@@ -303,6 +337,7 @@ class PosteriorMechanism:
             "scale": self.scale,
             "prior_noise": self.prior_noise,
             "nugget": self.nugget,
+            "lattice": None if self.nugget is None else lattice_spacing(self.scale * math.sqrt(self.nugget)),
             "paths": int(self.paths),
             "locations": len(self.locations),
             "grid": None if self.grid is None else list(self.grid),
@@ -311,35 +346,44 @@ class PosteriorMechanism:
             "neighbours": self.neighbours.value,
             "most_records": None if self.n_is_public else int(self.most_records),
             "rule": self.rule,
+            "contributions": int(self.contributions),
         }
 
-    def certificate(self, n: int | None, randomness: Randomness) -> Certificate:
-        """The certificate of one run with this source of randomness; it names n only where n is public."""
+    def certificate(self, n: int | None, randomness: Randomness, *, limited: bool = False) -> Certificate:
+        """The certificate of one run with this source of randomness; it names n only where n is public.
+
+        ``limited``: that a unit has at most `contributions` records was checked, not declared.
+        """
         low, high = self.response_range
         places = (
             "Covariates outside the public domain are clamped to it, record by record."
             if self._assumption.survives_clamping
             else "Records with covariates outside the public domain are refused, all together."
         )
-        whole = self.neighbours is not Neighbours.REPLACE_RESPONSE
         cap = () if self.n_is_public else (f"There are at most {self.most_records:,} records.",)
+        few = (f"At most {self.contributions:,} records of one unit of privacy are among the records.",)
+        few = few if limited or self.contributions > 1 else ()
+        public = (PUBLIC_NUMBER,) if self.n_is_public else ()
+        public += (PUBLIC_SHARE,) if self.n_is_public and self.contributions > 1 else ()
         return Certificate.issue(
             replace(self, nugget=self.effective_nugget(n)),
             n=n if self.n_is_public else None,
             delta=self.delta,
-            unit=self.unit
-            or ("one record (its covariates and its response)" if whole else "the response of one record"),
+            unit=self.unit or self._unit_in_words(),
             randomness=randomness,
             loss=self.privacy_loss(n),
             enforced=(
                 f"Responses are clipped to [{low:g}, {high:g}], record by record.",
                 places,
                 *self._assumption.enforced,
+                "Released values are rounded to the multiples of a public power of two.",
+                *(few if limited else ()),
             ),
-            declared=self._assumption.declared + cap,
-            limits=(*((PUBLIC_NUMBER,) if self.n_is_public else ()), *LIMITS),
+            declared=self._assumption.declared + cap + (() if limited else few),
+            limits=(*public, *LIMITS),
         )
 
+    @quiet()
     def check(self, records: PrivateRecords) -> int | None:
         """How many records there are, None where that is not public; refuses what lies outside the domain.
 
@@ -364,23 +408,32 @@ class PosteriorMechanism:
                 f"Records lie outside the domain, where the assumption {self._assumption.name!r} says nothing; "
                 "widen the domain, or leave the assumption out."
             )
+        units = getattr(records, "units", None)
+        if units is not None:
+            if np.shape(units) != (len(X),):
+                raise PublicError("units must name the owner of each record: one for one, in one dimension.")
+            if np.bincount(checked_ids(units)).max(initial=0) > self.contributions:
+                raise PublicError(
+                    f"A unit has more than {self.contributions:,} records; cut them first (bounded_contributions)."
+                )
         return X, Y[:, 0]
 
     # --- the release -------------------------------------------------------------------------------------------------
 
+    @quiet()
     def run(self, records: PrivateRecords, randomness: Randomness) -> PathRelease:
         """Draw the paths. Called by the ledger after the loss is reserved."""
         certificate, layers = self._prepared(records, randomness)
         # One layer at a time: each holds a factor as large as the locations squared.
-        values = sum(
-            (layer().evaluate(self._kernel_coordinates(self.locations)) for layer in layers), start=self._centre
-        )
-        return PathRelease(certificate=certificate, mechanism=self, values=np.asarray(values))
+        values = (layer().evaluate(self._kernel_coordinates(self.locations)) for layer in layers)
+        released = self._rounded(values, certificate.parameters["lattice"])
+        return PathRelease(certificate=certificate, mechanism=self, values=released)
 
+    @quiet()
     def run_for_custodian(self, records: PrivateRecords, randomness: Randomness) -> tuple[PathRelease, Custodian]:
         """Draw the paths and keep what is needed to extend them; the second value is private."""
         certificate, layers = self._prepared(records, randomness)
-        custodian = Custodian(self, [layer() for layer in layers])
+        custodian = Custodian(self, [layer() for layer in layers], certificate.parameters["lattice"])
         values = custodian.extend(self.locations)
         return PathRelease(certificate=certificate, mechanism=self, values=values), custodian
 
@@ -403,7 +456,16 @@ class PosteriorMechanism:
         layers = [layer(here, there, self.scale)]
         if self.prior_noise > 0:
             layers.append(layer(np.empty((0, X.shape[1])), np.empty(0), self.prior_noise))
-        return self.certificate(len(X), randomness), layers
+        limited = getattr(records, "units", None) is not None
+        return self.certificate(len(X), randomness, limited=limited), layers
+
+    def _rounded(self, layers: Iterable[NDArray[np.float64]], spacing: float) -> NDArray[np.float64]:
+        """Centre and layers, summed in this order and rounded to the public lattice.
+
+        Post-processing (``docs/proofs/lattice-rounding.md``): the spacing is at most 1/64 of the standard deviation of
+        the nugget. The same values are rounded alike whenever they are asked for.
+        """
+        return to_lattice(sum(layers, start=self._centre), spacing)
 
     # --- helpers -----------------------------------------------------------------------------------------------------
 
@@ -416,6 +478,12 @@ class PosteriorMechanism:
     def _assumption(self) -> Assumption:
         assert self.assumption is not None
         return self.assumption
+
+    def _unit_in_words(self) -> str:
+        one = self.contributions == 1
+        if self.neighbours is Neighbours.REPLACE_RESPONSE:
+            return "the response of one record" if one else f"the responses of {self.contributions:,} records"
+        return "one record (its covariates and its response)" if one else f"any {self.contributions:,} records"
 
     def _default_assumption(self) -> Assumption:
         bound = self.response_bound
@@ -502,7 +570,8 @@ class PathRelease(Release):
     mechanism : PosteriorMechanism
         The public parameters.
     values : array (paths, m)
-        The paths at ``mechanism.locations``, in units of the response.
+        The paths at ``mechanism.locations``, in units of the response: multiples of the parameter ``lattice`` in the
+        certificate.
     """
 
     mechanism: PosteriorMechanism
@@ -564,13 +633,15 @@ class Custodian:
     Keep it where the records are kept. It can't be pickled, printed or compared; delete it when done.
     """
 
-    __slots__ = ("_asked", "_layers", "_mechanism")
+    __slots__ = ("_asked", "_layers", "_mechanism", "_spacing")
 
-    def __init__(self, mechanism: PosteriorMechanism, layers: list[SamplePaths]) -> None:
+    def __init__(self, mechanism: PosteriorMechanism, layers: list[SamplePaths], spacing: float) -> None:
         self._mechanism = mechanism
         self._layers = layers
+        self._spacing = spacing
         self._asked: set[bytes] = set()
 
+    @quiet()
     def extend(self, X: ArrayLike) -> NDArray[np.float64]:
         """Values of the same paths at X, shape (paths, len(X)). The whole path was paid for at release.
 
@@ -582,11 +653,9 @@ class Custodian:
         X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
         asked = self._asked | {row.tobytes() for row in X + 0.0}
         mechanism._check_extension(len(asked))
-        values = self._layers[0].evaluate(X)
-        for layer in self._layers[1:]:
-            values = values + layer.evaluate(X)
+        values = mechanism._rounded((layer.evaluate(X) for layer in self._layers), self._spacing)
         self._asked = asked
-        return values + mechanism._centre
+        return values
 
     def __repr__(self) -> str:
         return "Custodian(PRIVATE)"

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from discretion.privacy import PublicError
+from discretion.privacy.quiet import quiet
 
 __all__ = ["PrivateRecords", "Records", "checked_points", "checked_records", "numbers"]
 
@@ -37,6 +38,7 @@ class Records:
     units: NDArray[Any] | None = None
 
 
+@quiet()
 def numbers(values: Any, what: str) -> Floats:
     """`values` as float64, in whatever shape they have.
 

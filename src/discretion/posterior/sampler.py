@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from discretion.gp import Ball, Box, Kernel, Matern32
 from discretion.posterior.assumptions import Assumption
 from discretion.posterior.estimator import PrivateEstimator
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
-from discretion.posterior.records import Records
+from discretion.posterior.units import OWNER, owned_records, unit_in_words
 from discretion.privacy import Ledger, Mechanism, Neighbours, PrivacyLoss, Randomness
 
 __all__ = ["PosteriorSampler"]
@@ -82,7 +82,7 @@ class PosteriorSampler(PrivateEstimator):
         either, a grid of at most 1,024 points is used.
     coordinates : {"unit", "data"}
         Whether length scales are fractions of the domain's sides or in data units.
-    centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, rule, unit
+    centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, rule, contributions, unit
         As in `PosteriorMechanism`.
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
@@ -138,6 +138,7 @@ class PosteriorSampler(PrivateEstimator):
         neighbours: Neighbours | str = "replace",
         most_records: int = 10_000,
         rule: str = "closed-form",
+        contributions: int = 1,
         unit: str | None = None,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
@@ -161,6 +162,7 @@ class PosteriorSampler(PrivateEstimator):
         self.neighbours = neighbours
         self.most_records = most_records
         self.rule = rule
+        self.contributions = contributions
         self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
@@ -210,6 +212,7 @@ class PosteriorSampler(PrivateEstimator):
             "neighbours": self.neighbours,
             "most_records": self.most_records,
             "rule": self.rule,
+            "contributions": self.contributions,
             "unit": self.unit,
         }
         if self.scale is not None:
@@ -221,7 +224,7 @@ class PosteriorSampler(PrivateEstimator):
         """What fitting n records will cost, before any record is seen; where n is not public, any number of them."""
         return self.mechanism(n, dimension).privacy_loss(n)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Self:
         """Charge the ledger, draw the paths and forget the records.
 
         Parameters
@@ -230,6 +233,9 @@ class PosteriorSampler(PrivateEstimator):
             Private covariates, in data units.
         y : array (n,)
             Private responses.
+        units : array (n,), optional
+            Whose record it is, as text or whole numbers. Of each unit's records ``contributions`` are kept, picked at
+            random without looking at them; the guarantee is for all that one unit has.
 
         Raises
         ------
@@ -238,10 +244,10 @@ class PosteriorSampler(PrivateEstimator):
         BudgetExceeded
             If the ledger's budget can't pay; nothing was read.
         """
-        self._release(X, y, lambda mechanism: mechanism)
+        self._release(X, y, units, lambda mechanism: mechanism)
         return self
 
-    def fit_custodian(self, X: ArrayLike, y: ArrayLike) -> Custodian:
+    def fit_custodian(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Custodian:
         """Like `fit`, and return the custodian: a PRIVATE object that can extend the same paths to new points.
 
         The paths were paid for as whole functions. Keep the custodian where the records are.
@@ -252,15 +258,24 @@ class PosteriorSampler(PrivateEstimator):
             kept.append(_KeepingCustodian(mechanism))
             return kept[0]
 
-        self._release(X, y, keeping)
+        self._release(X, y, units, keeping)
         assert kept[0].custodian is not None
         return kept[0].custodian
 
-    def _release(self, X: ArrayLike, y: ArrayLike, runner: Callable[[PosteriorMechanism], Mechanism]) -> None:
+    def _release(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        units: ArrayLike | None,
+        runner: Callable[[PosteriorMechanism], Mechanism],
+    ) -> None:
         X, y = self._private(X, y)
-        mechanism = self.mechanism(len(X), X.shape[1])
-        told = len(X) if mechanism.n_is_public else mechanism.most_records
-        release = self._charged(runner(mechanism), Records(X, y), told)
+        records = owned_records(X, y, units, self.contributions, self.randomness)
+        mechanism = self.mechanism(len(records.covariates), X.shape[1])
+        if units is not None:
+            mechanism = replace(mechanism, unit=unit_in_words(self.unit or OWNER, self.contributions))
+        told = len(records.covariates) if mechanism.n_is_public else mechanism.most_records
+        release = self._charged(runner(mechanism), records, told)
         assert isinstance(release, PathRelease)
         self.release_ = release
         self.mechanism_ = mechanism

@@ -2,6 +2,9 @@
 
 from discretion.privacy.calibration import Unreachable, largest, largest_integer, smallest
 from discretion.privacy.conversion import gaussian_delta, gaussian_epsilon, gaussian_mu, round_up, round_up_significant
+from discretion.privacy.discrete import LatticeGaussian, LatticeLaplace
+from discretion.privacy.fingerprint import fingerprint
+from discretion.privacy.group import group_loss
 from discretion.privacy.interchange import (
     from_dp_event,
     neighboring_relation,
@@ -9,7 +12,17 @@ from discretion.privacy.interchange import (
     to_opendp_measurement,
     to_privacy_loss_distribution,
 )
-from discretion.privacy.ledger import BudgetExceeded, Entry, Ledger, LedgerError, MechanismFailed, State
+from discretion.privacy.ledger import (
+    BudgetExceeded,
+    Composing,
+    Entry,
+    Ledger,
+    LedgerError,
+    MechanismFailed,
+    State,
+    Tampered,
+    ledgers,
+)
 from discretion.privacy.loss import (
     BoundedRange,
     Composition,
@@ -22,21 +35,28 @@ from discretion.privacy.loss import (
     RenyiCurve,
 )
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
-from discretion.privacy.noise import Randomness, SeededRandomness, SystemRandomness
+from discretion.privacy.noise import Randomness, RepeatedNoise, SeededRandomness, SystemRandomness
 from discretion.privacy.profiles import BestOf, LaplaceDP, PrivacyProfile, SubsampledGaussian
+from discretion.privacy.quiet import quiet
 from discretion.privacy.release import Certificate, NotBookable, Release
+from discretion.privacy.signing import BadSignature, SignedCertificate
+from discretion.privacy.verification import Verification, verify
 
 __all__ = [
+    "BadSignature",
     "BestOf",
     "BoundedRange",
     "BudgetExceeded",
     "Certificate",
     "Checked",
+    "Composing",
     "Composition",
     "Entry",
     "GaussianDP",
     "Guarantee",
     "LaplaceDP",
+    "LatticeGaussian",
+    "LatticeLaplace",
     "Ledger",
     "LedgerError",
     "Mechanism",
@@ -51,22 +71,31 @@ __all__ = [
     "Randomness",
     "Release",
     "RenyiCurve",
+    "RepeatedNoise",
     "SeededRandomness",
+    "SignedCertificate",
     "State",
     "SubsampledGaussian",
     "SystemRandomness",
+    "Tampered",
     "Unreachable",
+    "Verification",
+    "fingerprint",
     "from_dp_event",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
+    "group_loss",
     "largest",
     "largest_integer",
+    "ledgers",
     "neighboring_relation",
+    "quiet",
     "round_up",
     "round_up_significant",
     "smallest",
     "to_dp_event",
     "to_opendp_measurement",
     "to_privacy_loss_distribution",
+    "verify",
 ]

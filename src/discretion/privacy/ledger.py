@@ -1,142 +1,46 @@
 """The privacy budget of one data set: reserve the loss, durably; let the mechanism run; book the release.
 
-A ledger is one SQLite file. It holds public data only: the budget, and a journal of events. Every reservation
-counts as spent from the moment it is written, whatever happens afterwards, so that a crash can waste budget
-but never make any. Nothing in the journal is ever changed or deleted; an entry's state is its latest event.
+A ledger holds public data only: the budget, and a journal of events. Every reservation counts as spent from the moment
+it is written, whatever happens afterwards, so that a crash can waste budget but never make any. Nothing in the journal
+is ever changed or deleted; an entry's state is its latest event.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import sqlite3
-import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal
-from enum import StrEnum
-from fractions import Fraction
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
-from discretion.privacy.conversion import round_up
-from discretion.privacy.loss import (
-    BoundedRange,
-    Composition,
-    Guarantee,
-    NeighbourMismatch,
-    Neighbours,
-    PrivacyLoss,
-    PureDP,
-)
+from discretion.privacy import chain
+from discretion.privacy.budget import Budget, BudgetExceeded, Composing
+from discretion.privacy.certificate import Certificate, canonical, library_version, public_json, utc_now
+from discretion.privacy.chain import LAYOUT, Intact, LedgerError, Opening, State, Tampered, readable
+from discretion.privacy.failure import Failure, MechanismFailed, attempt
+from discretion.privacy.fingerprint import fingerprint
+from discretion.privacy.journal import Journal, openings, read_loss
+from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
-from discretion.privacy.noise import Randomness, SeededRandomness, SystemRandomness
-from discretion.privacy.release import (
-    NotBookable,
-    Release,
-    canonical,
-    library_version,
-    public_json,
-    utc_now,
-)
+from discretion.privacy.noise import Randomness, RepeatedNoise, SeededRandomness, SystemRandomness, noise_id
+from discretion.privacy.release import NotBookable, Release
+from discretion.privacy.store import check_layout, store_at
 
-SCHEMA = 1
-"""Version of the tables, in the header of the file."""
-
-APPLICATION_ID = int.from_bytes(b"Dscr")
-"""In the header of the file: what tells a ledger from other SQLite databases."""
-
-PATIENCE = 60.0
-"""Seconds that one process waits for another to finish writing."""
-
-T = TypeVar("T")
-
-_APPEND_ONLY = "BEGIN SELECT RAISE (ABORT, 'a ledger is append-only'); END"
-_LAYOUT = (
-    """
-    CREATE TABLE ledger (
-        id          TEXT NOT NULL PRIMARY KEY,
-        dataset     TEXT NOT NULL,
-        epsilon     TEXT NOT NULL,
-        delta       TEXT NOT NULL,
-        neighbours  TEXT NOT NULL,
-        created     TEXT NOT NULL,
-        library     TEXT NOT NULL
-    )
-    """,
-    # One journal. An entry bears the number of the event that reserved it.
-    """
-    CREATE TABLE event (
-        number      INTEGER NOT NULL PRIMARY KEY,
-        entry       INTEGER NOT NULL REFERENCES event (number),
-        state       TEXT NOT NULL CHECK (state IN ('reserved', 'booked', 'failed')),
-        created     TEXT NOT NULL,
-        description TEXT,
-        loss        TEXT,
-        reason      TEXT,
-        CHECK ((state = 'reserved') = (entry = number)),
-        CHECK ((state = 'reserved') = (description IS NOT NULL)),
-        CHECK ((state = 'reserved') = (loss IS NOT NULL)),
-        CHECK ((state = 'failed') = (reason IS NOT NULL))
-    )
-    """,
-    "CREATE UNIQUE INDEX event_ends_once ON event (entry) WHERE state <> 'reserved'",
-    f"CREATE TRIGGER ledger_fixed BEFORE UPDATE ON ledger {_APPEND_ONLY}",
-    f"CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger {_APPEND_ONLY}",
-    f"CREATE TRIGGER event_fixed BEFORE UPDATE ON event {_APPEND_ONLY}",
-    f"CREATE TRIGGER event_kept BEFORE DELETE ON event {_APPEND_ONLY}",
-    # INSERT OR REPLACE deletes without asking the triggers on DELETE: these two stop it.
-    f"CREATE TRIGGER ledger_once BEFORE INSERT ON ledger WHEN EXISTS (SELECT 1 FROM ledger) {_APPEND_ONLY}",
-    "CREATE TRIGGER event_next BEFORE INSERT ON event "
-    f"WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM event) {_APPEND_ONLY}",
-)
-
-
-class LedgerError(ValueError):
-    """The ledger could not do what was asked; the message says what to do. Nothing was released."""
-
-
-class BudgetExceeded(LedgerError):
-    """The loss asked for does not fit into what is left of the budget. Nothing was written.
-
-    All epsilons are at the ledger's delta: `budget`, `spent` (so far), `asked` (the loss by itself) and
-    `together` (spent and asked composed, which is what must not exceed the budget; composition is not
-    addition).
-    """
-
-    def __init__(self, budget: float, spent: float, asked: float, together: float, delta: float) -> None:
-        self.budget, self.spent, self.asked, self.together, self.delta = budget, spent, asked, together, delta
-        self.remaining = _difference(budget, spent)
-        super().__init__(
-            f"The privacy budget does not allow this: budget epsilon {budget!r}, spent {round_up(spent, 4)}, "
-            f"remaining {_down(self.remaining)}, asked {round_up(asked, 4)}, "
-            f"together {round_up(together, 4)} (at delta {delta!r}). Nothing was spent. "
-            "Ask for less, by more noise or fewer releases."
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.budget, self.spent, self.asked, self.together, self.delta)
-
-
-class MechanismFailed(LedgerError):
-    """A mechanism failed on the records; nothing was released. If its loss was reserved, it stays spent.
-
-    The original error is dropped, because it may quote a record; only the name of its type is kept. To look
-    for the cause, run the mechanism on made-up records.
-    """
-
-
-class State(StrEnum):
-    """Where an entry stands. In each of them its loss is spent."""
-
-    RESERVED = "reserved"
-    BOOKED = "booked"
-    FAILED = "failed"
+__all__ = [
+    "BudgetExceeded",
+    "Composing",
+    "Entry",
+    "Ledger",
+    "LedgerError",
+    "MechanismFailed",
+    "State",
+    "Tampered",
+    "ledgers",
+]
 
 
 @dataclass(frozen=True)
@@ -144,9 +48,9 @@ class Entry:
     """One line of the ledger.
 
     Attributes:
-        id: its number in the journal.
+        id: its number, from 1 on in the order of reservation.
         state: what became of it.
-        created: when it was reserved, in UTC; informative.
+        who, created: who reserved it, and when, in UTC; informative.
         description: what it was reserved for, public.
         loss: what it cost.
         reason: why it failed, if it did.
@@ -154,6 +58,7 @@ class Entry:
 
     id: int
     state: State
+    who: str
     created: str
     description: dict[str, Any] = field(hash=False)
     loss: PrivacyLoss
@@ -164,134 +69,169 @@ class Entry:
 class Ledger:
     """The budget of one data set and the only door between a mechanism and its records.
 
-    Make one with `create`, once per data set; open it with `open`. Several processes may use one file at
-    once: each reservation is one exclusive transaction, synchronised to the disk before it returns. No
-    connection is kept between calls, so a ledger may be shared between threads and carried across a fork.
+    Make one with `create`, once per data set; open it with `open`. It is a SQLite file, or one of several ledgers in a
+    PostgreSQL database. Any number of processes may use it at once: each reservation is one transaction of the only
+    writer, on disk before it returns. A ledger may be shared between threads and carried across a fork.
 
     What the budget bounds: a mechanism may always depend on earlier releases. Where its parameters, and so
     its loss, were chosen by looking at them, the budget is proved to hold if the losses are all pure and
     their epsilons add up to it (Rogers, Roth, Ullman and Vadhan 2016), or all Gaussian (Smith and Thakurta
     2022; Koskela, Tobaben and Honkela 2022). For Renyi curves it is proved for one order fixed beforehand
-    (Feldman and Zrnic 2021), while a ledger takes the best order of the sum: fix such losses before the first
-    release. What is then guaranteed is the budget, not the smaller `spent()`.
+    (Feldman and Zrnic 2021), which is the composition "renyi-filter"; under the others a ledger takes the best order
+    of the sum: fix such losses before the first release. What is then guaranteed is the budget, not the smaller
+    `spent()`.
 
-    What a ledger cannot see: an older copy of its file put in its place (what was spent since is forgotten),
-    another ledger for the same records, and somebody with write access who edits the file.
+    Events are chained by digests (`verify`), each writer checks the last link, and a process notices if what it saw is
+    gone. What a ledger cannot see: an older copy put in its place, or a whole new chain, where nobody kept a head or a
+    certificate; another ledger for the same records.
 
     Attributes:
-        path: the file.
-        id: a random name, written into the certificates of its releases.
-        dataset: whose budget it is, in words.
-        epsilon, delta: the budget.
-        neighbours: the relation under which losses are counted.
+        journal: its events, and where they are kept.
+        budget: (epsilon, delta), the neighbour relation and the rule of composition.
     """
 
-    path: Path
-    id: str
-    dataset: str
-    epsilon: float
-    delta: float
-    neighbours: Neighbours
+    journal: Journal
+    budget: Budget
+
+    @property
+    def id(self) -> str:
+        return self.journal.opening.id
+
+    @property
+    def dataset(self) -> str:
+        return self.journal.opening.dataset
+
+    @property
+    def epsilon(self) -> float:
+        return self.budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        return self.budget.delta
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self.budget.neighbours
+
+    @property
+    def place(self) -> str:
+        """The file or the URL, without a password."""
+        return self.journal.store.place
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where the ledger is in a database."""
+        return self.journal.store.path
 
     # --- Making and opening
 
     @classmethod
     def create(
         cls,
-        path: str | os.PathLike[str],
+        place: str | os.PathLike[str],
         *,
         dataset: str,
         epsilon: float,
         delta: float,
         neighbours: Neighbours = Neighbours.REPLACE,
+        composition: Composing | str = Composing.RENYI,
+        order: float | None = None,
+        fingerprint: str | None = None,
     ) -> Self:
         """A new ledger. Its budget is for ever: it is never raised.
 
         Args:
-            path: a file that does not exist.
+            place: a file that does not exist, or `postgresql://user@host/database`, with `?ledger=NAME` to name it
+                among several (by default as its data set). Passwords belong in `~/.pgpass` or PGPASSWORD.
             dataset: whose budget it is, in words, such as "London sales 2018".
             epsilon, delta: the budget: all releases together are to be (epsilon, delta)-DP.
             neighbours: the relation under which losses are counted.
+            composition: the rule, see `Composing`.
+            order: the Renyi order of the rule "renyi-filter".
+            fingerprint: of the records, see `fingerprint`; a run can then be made to check that it has those.
 
         Raises:
-            LedgerError: the path exists or cannot be written.
-            ValueError: epsilon infinite, NaN or negative; delta outside [0, 1); no name.
+            LedgerError: there is one already, or it cannot be written.
+            ValueError: epsilon infinite, NaN or negative; delta outside [0, 1); no name; no such rule.
         """
-        path = Path(path).absolute()
-        neighbours = Neighbours(neighbours)
         if not isinstance(dataset, str) or not dataset.strip():
             raise ValueError("Name the data set whose budget this is.")
-        epsilon, delta = float(epsilon), float(delta)
-        if not (math.isfinite(epsilon) and epsilon >= 0.0):
-            raise ValueError("A budget's epsilon must be finite and not negative.")
-        if not 0.0 <= delta < 1.0:
-            raise ValueError("A budget's delta must lie in [0, 1).")
-        try:
-            # O_EXCL: of two processes that create the same ledger one succeeds.
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
-        except FileExistsError:
-            raise LedgerError(f"{path} exists and is left as it is. Open it, or choose another path.") from None
-        except OSError as error:
-            raise LedgerError(f"Cannot create a ledger at {path}: {error.strerror}.") from None
-        row = (
-            str(uuid.uuid4()),
-            dataset,
-            repr(epsilon),
-            repr(delta),
-            neighbours.value,
-            utc_now(),
-            library_version(),
+        budget = Budget(epsilon, delta, neighbours, Composing(composition), order)
+        store = store_at(place)
+        opening = Opening(
+            id=str(uuid.uuid4()),
+            name=_text(store.name or dataset),
+            layout=LAYOUT,
+            dataset=_text(dataset),
+            epsilon=repr(budget.epsilon),
+            delta=repr(budget.delta),
+            neighbours=budget.neighbours.value,
+            composition=budget.composition.value,
+            renyi_order=None if budget.order is None else repr(budget.order),
+            fingerprint=fingerprint,
+            created=utc_now(),
+            library=library_version(),
         )
-        try:
-            with _transaction(path, write=True) as connection:
-                for statement in _LAYOUT:
-                    connection.execute(statement)
-                connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA}")
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-        return cls.open(path)
+        return cls._of(Journal.create(store, opening))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """The ledger at `path`.
+    def open(cls, place: str | os.PathLike[str]) -> Self:
+        """The ledger at a path or URL; without `?ledger=NAME`, the only one of the database.
 
         Raises:
             LedgerError: there is none, or none that this version reads; the message says what to do.
         """
-        path = Path(path).absolute()
-        if not path.exists():
+        store = store_at(place)
+        if store.path is not None and not store.path.exists():
             raise LedgerError(
-                f"There is no ledger at {path}. Make one, once per data set: "
-                f'Ledger.create("{path.name}", dataset="...", epsilon=..., delta=...).'
+                f"There is no ledger at {store.place}. Make one, once per data set: "
+                f'Ledger.create("{store.path.name}", dataset="...", epsilon=..., delta=...).'
             )
-        with _transaction(path) as connection:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
-            (schema,) = connection.execute("PRAGMA user_version").fetchone()
-            if application != APPLICATION_ID:
-                raise LedgerError(f"{path} is not a ledger of discretion. Give the path of one, or create one.")
-            if schema > SCHEMA:
-                raise LedgerError(
-                    f"{path} was written by a newer version of discretion: its layout is {schema}, and this "
-                    f"version reads {SCHEMA}. Upgrade discretion."
-                )
-            row = connection.execute("SELECT id, dataset, epsilon, delta, neighbours FROM ledger").fetchone()
-        if row is None:
-            raise LedgerError(f"{path} is a ledger without a budget. Somebody damaged it: go back to a copy.")
-        identity, dataset, epsilon, delta, neighbours = row
-        return cls(path, identity, dataset, float(epsilon), float(delta), Neighbours(neighbours))
+        found = openings(store)
+        names = [opening.name for opening, _ in found]
+        if store.name is not None:
+            found = [each for each in found if each[0].name == store.name]
+        if not found and store.path is not None:
+            raise LedgerError(f"{store.place} is a ledger without a budget. Somebody damaged it: go back to a copy.")
+        if not found and store.name is not None:
+            raise LedgerError(
+                f"{store.place}: no ledger has that name. The database has: {', '.join(names) or 'none'}."
+            )
+        if len(found) != 1:
+            known = ", ".join(repr(name) for name in names) or "none"
+            raise LedgerError(f"Say which ledger of {store.place} with ?ledger=NAME. The database has: {known}.")
+        ((opening, digest),) = found
+        check_layout(store.place, opening.layout)
+        if opening.digest != digest:
+            raise Tampered(
+                f"{store.place}: the budget of this ledger was edited. Bring back the latest copy that verifies."
+            )
+        return cls._of(Journal.of(store, opening))
+
+    @classmethod
+    def _of(cls, journal: Journal) -> Self:
+        laid = journal.opening
+        order = None if laid.renyi_order is None else float(laid.renyi_order)
+        rules = Neighbours(laid.neighbours), Composing(laid.composition), order
+        return cls(journal, Budget(float(laid.epsilon), float(laid.delta), *rules))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to close: every call opens the file and closes it again."""
+        """Nothing to close: every call is a transaction of its own."""
 
     # --- Spending
 
-    def run(self, mechanism: Mechanism, records: Any, *, n: int, randomness: Randomness | None = None) -> Release:
+    def run(
+        self,
+        mechanism: Mechanism,
+        records: Any,
+        *,
+        n: int,
+        randomness: Randomness | None = None,
+        key: bytes | None = None,
+    ) -> Release:
         """Reserve the loss of `mechanism` on `n` records, run it, book it, and hand over the release.
 
         The order is the guarantee. Whatever can be refused from public facts, or because the records lie
@@ -305,6 +245,8 @@ class Ledger:
             n: the number of records, from which the loss is computed. Where it is private (add/remove neighbours, or
                 a unit that may own several records) it is not written down.
             randomness: a bookable source; by default the operating system's.
+            key: the steward's key; the records must then have the fingerprint that the ledger was created with. Whether
+                they do is a fact about them, and comes as an error that only the steward should see.
 
         Returns:
             The release, its certificate naming the entry.
@@ -333,35 +275,39 @@ class Ledger:
             "parameters": mechanism.parameters(),
             "n": n if public else None,
         }
+        if key is not None:
+            self.check_fingerprint(records, key)
         if isinstance(mechanism, Checked):
-            found = _attempt(lambda: mechanism.check(records))
-            if isinstance(found, _Failure):
+            found = attempt(lambda: mechanism.check(records))
+            if isinstance(found, Failure):
                 raise found.error("before anything was spent")
             # Under add/remove the true number of records is private: nothing may depend on it.
             if self.neighbours is not Neighbours.ADD_REMOVE and found not in (n, None):
                 raise PublicError("The records are not n in number. Give their number as n. Nothing was spent.")
 
-        entry = self.reserve(loss, description)
-        release = _attempt(lambda: self._kept(mechanism.run(records, randomness), mechanism, loss, n))
+        # Drawn before the noise and from the same source: a source that was copied or set back gives it again.
+        entry = self.reserve(loss, description, noise=noise_id(randomness))
+        release = attempt(lambda: self._kept(mechanism.run(records, randomness), mechanism, loss, n))
         # Raised here, outside every `except`, so that no original error hangs on as __context__.
-        if isinstance(release, _Failure):
+        if isinstance(release, Failure):
             error = release.error(f"after its loss was reserved as entry {entry}, which stays spent")
             self.fail(entry, f"{type(error).__name__}: {error}")
             raise error
         self.book(entry)
         return release.booked(f"{self.id}#{entry}")
 
-    def reserve(self, loss: PrivacyLoss, description: Mapping[str, Any]) -> int:
+    def reserve(self, loss: PrivacyLoss, description: Mapping[str, Any], *, noise: str | None = None) -> int:
         """Spend `loss`: on disk before this returns.
 
         The composition of all entries, whatever became of them, and the new one must have an epsilon of at
-        most the budget's, at the budget's delta. It is computed anew from the losses on disk each time, so
-        rounding never accumulates; epsilons that are pure throughout (or of bounded range) are added as exact
-        decimals.
+        most the budget's, at the budget's delta. It is computed from the distinct losses on disk and how often each was
+        reserved, so rounding never accumulates; epsilons that are pure throughout (or of bounded range) are added as
+        exact decimals.
 
         Args:
-            loss: what is judged and kept is what `loss.to_dict(delta)` writes.
+            loss: what is judged and kept is what `Budget.describe` writes.
             description: what it is for: public facts that JSON can write.
+            noise: the name of the noise it is for (`noise_id`); each is taken once.
 
         Returns:
             The number of the new entry.
@@ -369,29 +315,23 @@ class Ledger:
         Raises:
             BudgetExceeded: the budget does not allow it; nothing was written.
             NeighbourMismatch: the loss is for other neighbours than the budget.
+            RepeatedNoise: an entry has that noise.
             LedgerError: the ledger could not be written.
         """
-        if loss.neighbours is not self.neighbours:
-            raise NeighbourMismatch(
-                f"This budget is for {self.neighbours.value} neighbours and the loss for "
-                f"{loss.neighbours.value} neighbours; they do not add. Use a mechanism for the former."
-            )
-        text = canonical(public_json(loss.to_dict(self.delta or None), "loss"))
+        text = canonical(public_json(self.budget.describe(loss), "loss"))
+        name, judged = chain.key(text), read_loss(text)
         about = canonical(public_json(description, "description"))
-        with self._transaction(write=True) as connection:
-            counts = _losses(connection)
-            together, value = self._compose({**counts, text: counts.get(text, 0) + 1})
-            budget = _exact(self.epsilon) if isinstance(value, Fraction) else self.epsilon
-            if not value <= budget:
-                spent, asked = self._compose(counts)[0], self._compose({text: 1})[0]
-                raise BudgetExceeded(self.epsilon, spent.epsilon, asked.epsilon, together.epsilon, self.delta)
-            number = _next(connection)
-            connection.execute(
-                "INSERT INTO event (number, entry, state, created, description, loss) "
-                "VALUES (?, ?, 'reserved', ?, ?, ?)",
-                (number, number, utc_now(), about, text),
-            )
-        return number
+        with self.journal.transaction(write=True, undone="Nothing was spent.") as (session, known):
+            if noise is not None and self.journal.knows_noise(session, noise):
+                raise RepeatedNoise(
+                    "A release was reserved with this very noise: its source was copied, or set back as by a virtual "
+                    "machine's snapshot. Nothing was spent. Start the process and the machine afresh."
+                )
+            self.budget.check(known.parts, judged, known.together_with(name, judged))
+            entry = known.entries + 1
+            self.journal.keep_loss(session, known, name, text)
+            self.journal.append(session, known, entry, State.RESERVED, description=about, loss=name, noise=noise)
+        return entry
 
     def book(self, entry: int) -> None:
         """Write down that the release for which `entry` was reserved has been made.
@@ -407,15 +347,15 @@ class Ledger:
         Raises:
             LedgerError: no such entry, or one that has ended already.
         """
-        self._end(entry, State.FAILED, str(reason))
+        self._end(entry, State.FAILED, _text(str(reason)))
 
     # --- Asking: none of these writes
 
     def spent(self) -> Guarantee:
         """What all entries together guarantee at the budget's delta: reserved, booked and failed alike."""
-        with self._transaction() as connection:
-            counts = _losses(connection)
-        return self._compose(counts)[0]
+        with self.journal.transaction() as (_, known):
+            pass
+        return self.budget.spent(known.parts)
 
     def remaining(self) -> float:
         """The budget's epsilon less that of `spent()`, rounded down; at least 0.
@@ -423,66 +363,110 @@ class Ledger:
         A figure to plan with, not a promise, because composition is not addition: small losses often fit in
         more often than it says, and a loss for which only a coarse rule holds may not fit in at all.
         """
-        return _difference(self.epsilon, self.spent().epsilon)
+        return self.budget.left(self.spent().epsilon)
 
     def entries(self) -> list[Entry]:
         """Every entry, in the order of reservation."""
-        with self._transaction() as connection:
-            rows = connection.execute(
-                "SELECT start.number, coalesce(last.state, start.state), start.created, start.description, "
-                "start.loss, last.reason FROM event AS start LEFT JOIN event AS last "
-                "ON last.entry = start.number AND last.state <> 'reserved' "
-                "WHERE start.state = 'reserved' ORDER BY start.number"
-            ).fetchall()
-        return [
-            Entry(number, State(state), created, json.loads(description), _read(loss), reason)
-            for number, state, created, description, loss, reason in rows
-        ]
+        found: list[Entry] = []
+        with self.journal.transaction() as (session, known), readable(self.place):
+            # In one pass over the events in order, which no index can stand in for.
+            for event, _, _ in self.journal.events(session):
+                state = State(event.state)
+                if state is State.RESERVED:
+                    about, (loss, _) = json.loads(event.description or ""), known.counts[event.loss or ""]
+                    found.append(Entry(event.entry, state, event.who, event.created, about, loss))
+                else:
+                    found[event.entry - 1] = replace(found[event.entry - 1], state=state, reason=event.reason)
+        return found
+
+    def odometer(self, last: int | None = None) -> list[Guarantee]:
+        """What had been spent after each entry, for the `last` entries or all: the last one is `spent()`."""
+        losses = [entry.loss for entry in self.entries()]
+        first = 0 if last is None else max(len(losses) - last, 0)
+        counts: dict[PrivacyLoss, int] = {}
+        found = []
+        for number, loss in enumerate(losses):
+            counts[loss] = counts.get(loss, 0) + 1
+            if number >= first:
+                found.append(self.budget.spent(list(counts.items())))
+        return found
+
+    # --- Proof against tampering
+
+    def head(self) -> str:
+        """ "number:digest" of the newest event. Kept elsewhere, it lets `verify` find that events after it are gone."""
+        with self.journal.transaction() as (_, known):
+            return f"{known.number}:{known.digest}"
+
+    def verify(self, head: str | None = None, certificates: Sequence[Certificate] = ()) -> Intact:
+        """Check every link of the chain, every loss, the order of events, and that the budget was kept to.
+
+        Args:
+            head: one that was kept; the ledger must still contain it.
+            certificates: of releases booked here; each must be booked, for the same mechanism and parameters.
+
+        Raises:
+            Tampered: the ledger is not what was written.
+            LedgerError: a certificate of another ledger.
+            ValueError: `head` is none.
+        """
+        opening = self.journal.opening
+        if head is not None:
+            chain.head_number(head)
+        with self.journal.transaction() as (session, known), readable(self.place):
+            self.journal.store.check(session)
+            events = self.journal.events(session)
+            found = chain.follow(opening, opening.digest, events, head=head, certificates=certificates)
+        if not self.budget.allows(known.parts):
+            raise Tampered(f"{self.place}: more is reserved than the budget allows. Somebody wrote past this library.")
+        return found
+
+    def export(self) -> Iterator[str]:
+        """The whole ledger as lines of JSON, with the chain; `chain.read_export` checks them without this library's
+        tables."""
+        with self.journal.transaction() as (session, _), readable(self.place):
+            yield from chain.export(self.journal.opening, self.journal.opening.digest, self.journal.events(session))
+
+    def check_fingerprint(self, records: Any, key: bytes) -> None:
+        """Check that the records are those that the ledger was created for. Whether they are is private.
+
+        Args:
+            records: as `fingerprint` takes them.
+            key: the steward's.
+
+        Raises:
+            PublicError: they are not, or the key is another.
+            LedgerError: the ledger has no fingerprint.
+        """
+        if self.journal.opening.fingerprint is None:
+            raise LedgerError("This ledger was created without a fingerprint of its records; leave out the key.")
+        if fingerprint(records, key) != self.journal.opening.fingerprint:
+            raise PublicError(
+                "These are not the records that the ledger was created for, or not in that order, or the key is "
+                "another. Nothing was spent."
+            )
 
     # --- Inside
 
-    @contextmanager
-    def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-        with _transaction(self.path, write=write) as connection:
-            row = connection.execute("SELECT id, epsilon, delta, neighbours FROM ledger").fetchone()
-            if row != (self.id, repr(self.epsilon), repr(self.delta), self.neighbours.value):
-                raise LedgerError(f"{self.path} is no longer the ledger that was opened. Open it again.")
-            yield connection
-
     def _end(self, entry: int, state: State, reason: str | None) -> None:
-        with self._transaction(write=True) as connection:
-            states = connection.execute("SELECT state FROM event WHERE entry = ? ORDER BY number", (entry,)).fetchall()
+        with self.journal.transaction(write=True, undone="The entry stays as it was, and its loss stays spent.") as (
+            session,
+            known,
+        ):
+            states = self.journal.states(session, entry)
             if not states:
                 raise LedgerError(f"The ledger has no entry {entry}. Its entries are listed by entries().")
             if len(states) > 1:
-                raise LedgerError(f"Entry {entry} is {states[-1][0]} already; an entry ends once.")
-            connection.execute(
-                "INSERT INTO event (number, entry, state, created, reason) VALUES (?, ?, ?, ?, ?)",
-                (_next(connection), entry, state.value, utc_now(), reason),
-            )
+                raise LedgerError(f"Entry {entry} is {states[-1]} already; an entry ends once.")
+            self.journal.append(session, known, entry, state, reason=reason)
 
-    def _compose(self, counts: Mapping[str, int]) -> tuple[Guarantee, Fraction | float]:
-        """The guarantee of so many of each loss, and its epsilon once more as the number to be judged."""
-        if not counts:
-            return Guarantee(0.0, self.delta, None, "nothing spent", self.neighbours), Fraction(0)
-        parts = tuple((_read(text), count) for text, count in counts.items())
-        guarantee = Composition(parts).guarantee(self.delta)
-        if not guarantee.epsilon >= 0.0:
-            raise LedgerError("The losses of this ledger do not add up to a number; nothing more may be spent.")
-        pure = _pure_sum(parts)
-        # Within rounding of the plain sum the composed value is that sum; below it, another rule did better.
-        if pure is None or guarantee.epsilon < pure * (1 - Fraction(1, 10**12)):
-            return guarantee, guarantee.epsilon
-        rule = "sum of pure epsilons"
-        return Guarantee(_float(pure, up=True), self.delta, None, rule, self.neighbours), pure
-
-    def _kept(self, release: Any, mechanism: Mechanism, loss: PrivacyLoss, n: int) -> Release | _Failure:
+    def _kept(self, release: Any, mechanism: Mechanism, loss: PrivacyLoss, n: int) -> Release | Failure:
         """The release, if it promises no more than what was reserved for it."""
         if not isinstance(release, Release):
-            return _Failure("a result that is not a Release")
+            return Failure("a result that is not a Release")
         certificate = release.certificate
         if not certificate.bookable:
-            return _Failure("a TEST ONLY release", NotBookable)
+            return Failure("a TEST ONLY release", NotBookable)
         claimed = PrivacyLoss.from_dict(certificate.loss)
         least = (1.0 - 1e-9) * loss.epsilon(certificate.delta)
         kept = (
@@ -492,149 +476,24 @@ class Ledger:
             and certificate.epsilon >= least
             and claimed.epsilon(certificate.delta) >= least
         )
-        return release if kept else _Failure("a certificate that is not the run's")
+        return release if kept else Failure("a certificate that is not the run's")
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """What may be kept of a failure: what it was in public words, and its message if that is public."""
+def ledgers(place: str | os.PathLike[str]) -> list[Opening]:
+    """What the ledgers of a database were created with, by name; of a file, that of the only one.
 
-    what: str
-    type: type[BaseException] = MechanismFailed
-    message: str | None = None
-
-    def error(self, when: str) -> BaseException:
-        """The exception to raise in its place."""
-        if self.type is MechanismFailed:
-            return MechanismFailed(
-                f"The mechanism failed with {self.what} {when}. Details are withheld, because they may quote "
-                "a record. To find the cause, run the mechanism on made-up records."
-            )
-        if self.type is NotBookable:
-            return NotBookable(f"The mechanism came back with {self.what} {when}; its noise can be replayed.")
-        return self.type(*([self.message] if self.message is not None else []))
-
-
-def _attempt(call: Callable[[], T]) -> T | _Failure:
-    """The result of `call`, or what may be kept of its exception, which ends here with its traceback."""
-    try:
-        return call()
-    except PublicError as error:
-        return _Failure(type(error).__name__, PublicError, str(error))
-    except KeyboardInterrupt:
-        return _Failure("an interrupt", KeyboardInterrupt)
-    except BaseException as error:
-        return _Failure(type(error).__name__)
-
-
-@contextmanager
-def _transaction(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-    """One transaction on one connection; on any exception nothing of it is kept.
-
-    BEGIN IMMEDIATE takes the write lock before anything is read, so that no two processes decide on the
-    same state. synchronous = EXTRA also synchronises the folder once the rollback journal is gone: with
-    FULL, a power cut just after the commit can bring the journal back, and with it the state before the
-    reservation.
+    Raises:
+        LedgerError: there is none there that this version reads.
     """
-    try:
-        with closing(
-            sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=PATIENCE)
-        ) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            yield connection
-            connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise LedgerError(f"{path}: {_advice(error)}") from error
+    return [opening for opening, _ in openings(store_at(place))]
 
 
-def _advice(error: sqlite3.Error) -> str:
-    """What a database error means for a person, and what to do about it."""
-    # The low byte is the primary code; SQLite refines it in the others.
-    match getattr(error, "sqlite_errorcode", -1) & 0xFF:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return "another process keeps the ledger locked. Nothing was spent. Try again when it has finished."
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return "the ledger cannot be written. Nothing was spent. Make the file and its folder writable."
-        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return (
-                "the disk is full or failing. Make room or mend it, then look at entries(): "
-                "what is listed is spent, what is not listed was not."
-            )
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return (
-                "this is not a ledger of discretion, or it is damaged. If it was one, go back to its latest "
-                "copy and reserve again whatever was released since."
-            )
-        case sqlite3.SQLITE_CANTOPEN:
-            return "the ledger cannot be opened. Check that it is there and that its folder can be written."
-        case _:
-            return f"the database refused ({error}). Nothing was spent."
-
-
-def _read(loss: str) -> PrivacyLoss:
-    return PrivacyLoss.from_dict(json.loads(loss))
-
-
-def _losses(connection: sqlite3.Connection) -> dict[str, int]:
-    """How often each loss, as JSON text, was reserved."""
-    return dict(
-        connection.execute("SELECT loss, count(*) FROM event WHERE state = 'reserved' GROUP BY loss ORDER BY loss")
-    )
-
-
-def _next(connection: sqlite3.Connection) -> int:
-    return connection.execute("SELECT coalesce(max(number), 0) + 1 FROM event").fetchone()[0]
+def _text(words: str) -> str:
+    """Words as every database can hold them."""
+    return words.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _count(n: int) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
         raise ValueError("n, the number of records, must be a whole number, 0 or more.")
     return int(n)
-
-
-def _exact(x: float) -> Fraction:
-    """The decimal that a person sees for x: 0.1 is one tenth, so that ten of them are one."""
-    return Fraction(Decimal(repr(float(x))))
-
-
-def _pure_sum(parts: Iterable[tuple[PrivacyLoss, int]]) -> Fraction | None:
-    """The exact sum of the epsilons if all parts are pure or of bounded range (eta is eta-DP), else None."""
-    total = Fraction(0)
-    for loss, count in parts:
-        if isinstance(loss, Composition):
-            value = _pure_sum(loss.parts)
-        elif isinstance(loss, PureDP | BoundedRange) and math.isfinite(epsilon := loss.epsilon(0.0)):
-            value = _exact(epsilon)
-        else:
-            return None
-        if value is None:
-            return None
-        total += count * value
-    return total
-
-
-def _float(x: Fraction, *, up: bool) -> float:
-    """The float nearest to x, which is not negative, whose decimal is on the side asked for."""
-    try:
-        y = float(x)
-    except OverflowError:
-        return math.inf if up else sys.float_info.max
-    if up and _exact(y) < x:
-        return math.nextafter(y, math.inf)
-    if not up and _exact(y) > x:
-        return math.nextafter(y, -math.inf)
-    return y
-
-
-def _difference(budget: float, spent: float) -> float:
-    """budget - spent in decimals, rounded down, at least 0."""
-    if not spent < budget:
-        return 0.0
-    return _float(_exact(budget) - _exact(spent), up=False)
-
-
-def _down(x: float) -> str:
-    """x with 4 decimals, rounded down."""
-    return f"{Decimal(repr(x)).quantize(Decimal('0.0001'), ROUND_FLOOR, Context(prec=400)):f}"

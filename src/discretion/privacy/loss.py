@@ -658,8 +658,7 @@ class Composition(PrivacyLoss):
 
     def __post_init__(self) -> None:
         parts = _merged(self.parts)
-        names = [(loss.rule if isinstance(loss.rule, str) else loss._renyi_rule(1.0), count) for loss, count in parts]
-        rules = dict.fromkeys(_times(count, name) for name, count in names)
+        rules = _counted((loss.rule if isinstance(loss.rule, str) else loss._renyi_rule(1.0), n) for loss, n in parts)
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "supremum", min(loss.supremum for loss, _ in parts))
         object.__setattr__(self, "neighbours", parts[0][0].neighbours)
@@ -681,7 +680,7 @@ class Composition(PrivacyLoss):
         return total
 
     def _renyi_rule(self, excess: float) -> str:
-        names = [_times(count, loss._renyi_rule(excess)) for loss, count in self.parts]
+        names = _counted((loss._renyi_rule(excess), count) for loss, count in self.parts)
         return names[0] if len(names) == 1 else f"sum of Renyi curves ({'; '.join(names)})"
 
     def guarantee(self, delta: float, *, numerical: bool | None = None) -> Guarantee:
@@ -805,6 +804,14 @@ def _count(count: Any) -> int:
     if count < 0:
         raise ValueError(f"A loss cannot be spent {int(count)} times: nothing gives privacy back.")
     return int(count)
+
+
+def _counted(names: Iterable[tuple[str, int]]) -> list[str]:
+    """Each name once, with how often it occurs."""
+    counts: dict[str, int] = {}
+    for name, count in names:
+        counts[name] = counts.get(name, 0) + count
+    return [_times(count, name) for name, count in counts.items()]
 
 
 def _times(count: int, name: str) -> str:

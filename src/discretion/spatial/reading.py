@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.gp.domain import Box
+from discretion.posterior.units import bounded_contributions
+from discretion.privacy import Randomness
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -99,8 +101,8 @@ class Records:
     """Private records: `covariates` (n, d) and `response` (n,), float64 and read-only.
 
     `notes` tell the custodian what the stated rules did (how many rows were dropped, clamped, clipped); they
-    depend on private values and are not for publication.  `unit` says in words what one record is.  Printing
-    shows n and the column names, never a value.
+    depend on private values and are not for publication.  `unit` says in words what one record is, and `units` (n,),
+    whole numbers, whose each record is, where the table says so.  Printing shows n and the column names, never a value.
 
     Raises ValueError when shapes disagree, there is no record, or a value is not finite.
     """
@@ -111,6 +113,7 @@ class Records:
     response_name: str
     notes: tuple[str, ...] = ()
     unit: str = ONE_ROW
+    units: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
         covariates = np.array(self.covariates, dtype=np.float64)
@@ -125,7 +128,12 @@ class Records:
             raise ValueError("there is no record; at least one is needed")
         if not (np.isfinite(covariates).all() and np.isfinite(response).all()):
             raise ValueError("records hold a value that is not finite; read them with read_table, which says where")
-        for array, name in ((covariates, "covariates"), (response, "response")):
+        arrays: dict[str, NDArray[Any]] = {"covariates": covariates, "response": response}
+        if self.units is not None:
+            arrays["units"] = np.array(self.units, dtype=np.intp)
+            if arrays["units"].shape != response.shape:
+                raise ValueError("units must name the owner of each record: one for one")
+        for name, array in arrays.items():
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
@@ -138,6 +146,23 @@ class Records:
     def dimension(self) -> int:
         """Number of covariates."""
         return self.covariates.shape[1]
+
+    def bounded(self, most: int, randomness: Randomness | None = None) -> Records:
+        """These records, of each unit at most `most`: a random pick that looks at no value (`bounded_contributions`).
+
+        Raises ValueError when it is not known whose each record is, or `most` is not a whole number of at least 1.
+        """
+        if self.units is None:
+            raise ValueError("whose each record is was not read: name the column, unit_id=...")
+        kept = bounded_contributions(self.units, most, randomness)
+        left = f"{_rows(~kept)} left out, so that each of {len(np.unique(self.units))} units has at most {most}"
+        return replace(
+            self,
+            covariates=self.covariates[kept],
+            response=self.response[kept],
+            units=self.units[kept],
+            notes=(*self.notes, left),
+        )
 
     def __len__(self) -> int:
         return self.n
@@ -161,6 +186,7 @@ def read_table(
     outside: Literal["refuse", "clamp", "drop"] = "refuse",
     missing: Literal["refuse", "drop"] = "refuse",
     where: Mapping[str, object] | None = None,
+    unit_id: str | None = None,
     delimiter: str | None = None,
     decimal: Literal[".", ","] = ".",
     encoding: str = "utf-8-sig",
@@ -182,6 +208,9 @@ def read_table(
         An empty cell, NA, N/A, NULL, None, nan, ? or - is refused, or its row dropped.
     where
         Keep only rows whose column equals the value (compared as text), for instance {"new_build": "0"}.
+    unit_id
+        Column that says whose each record is, compared as text without blanks around, whole numbers as their digits.
+        A missing id is refused whatever `missing` says.  `Records.bounded` then cuts what one unit contributes.
     delimiter
         Comma, semicolon or tab is found from the header line when None, and `Records.notes` say which.
     decimal, encoding
@@ -198,14 +227,18 @@ def read_table(
     """
     _check_declaration(covariates, response, domain, response_range, transform, outside, missing, delimiter, decimal)
     where = dict(where or {})
-    wanted = [*covariates, response, *(name for name in where if name not in {*covariates, response})]
+    if unit_id in (*covariates, response):
+        raise ValueError("unit_id must be another column than covariates and response")
+    others = [*where, *([] if unit_id is None else [unit_id])]
+    wanted = list(dict.fromkeys([*covariates, response, *others]))
     if isinstance(source, (str, os.PathLike)):
-        table = _read_path(Path(source), wanted, delimiter, encoding)
+        table = _read_path(Path(source), wanted, delimiter, encoding, unit_id)
     else:
-        table = _read_frame(source, wanted)
+        table = _read_frame(source, wanted, unit_id)
     table = _keep_where(table, where)
 
     problems: list[Problem] = []
+    units = None if unit_id is None else _units(table, unit_id, problems)
     columns = [_to_numbers(table, name, decimal, missing, problems) for name in (*covariates, response)]
     X, y = np.column_stack(columns[:-1]), columns[-1]
     lacking = np.isnan(X).any(axis=1) | np.isnan(y)
@@ -238,8 +271,19 @@ def read_table(
     for beyond, side in ((y < low, "below"), (y > high, "above")):
         if beyond.any():
             notes.append(f"{_rows(beyond)} with a response {side} the declared range clipped to it")
-    notes.extend(_repetition_notes(X, y))
-    return Records(X, np.clip(y, low, high), tuple(covariates), response, tuple(notes))
+    notes.extend(_repetition_notes(X, y) if units is None else ())
+    units = None if units is None else units[keep]
+    return Records(X, np.clip(y, low, high), tuple(covariates), response, tuple(notes), units=units)
+
+
+def _units(table: _Table, name: str, problems: list[Problem]) -> NDArray[np.intp]:
+    """Whose each row is, as whole numbers from 0; a missing id is appended to `problems`."""
+    texts = [_as_text(cell) for cell in table.columns[name]]
+    lacking = np.array([text.lower() in MISSING for text in texts])
+    if lacking.any():
+        mend = "Fill it in, or take the row out by a rule (where) that is public: every record needs an owner"
+        problems.append(table.problem("no id", mend, (name,), lacking))
+    return np.unique(np.array(texts, dtype=str), return_inverse=True)[1]
 
 
 def _rows(mask: Mask) -> str:
@@ -357,7 +401,7 @@ def _keep_where(table: _Table, where: Mapping[str, object]) -> _Table:
 
 def _as_text(value: object) -> str:
     """One spelling for a value of a public column: 0, 0.0 and "0" agree."""
-    if value is None:
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return ""
     if isinstance(value, (float, np.floating)):
         return str(int(value)) if float(value).is_integer() else repr(float(value))
@@ -367,9 +411,11 @@ def _as_text(value: object) -> str:
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _read_path(path: Path, wanted: Sequence[str], delimiter: str | None, encoding: str) -> _Table:
+def _read_path(
+    path: Path, wanted: Sequence[str], delimiter: str | None, encoding: str, exact: str | None = None
+) -> _Table:
     if path.suffix.lower() in {".parquet", ".pq"}:
-        return _read_parquet(path, wanted)
+        return _read_parquet(path, wanted, exact)
     return _read_csv(path, wanted, delimiter, encoding)
 
 
@@ -506,12 +552,13 @@ def _open_parquet(path: Path, wanted: Sequence[str], **options: Any) -> Iterator
         raise _refuse(source, "not a readable Parquet file", "Write it again, or rename it if it is CSV") from None
 
 
-def _read_parquet(path: Path, wanted: Sequence[str]) -> _Table:
+def _read_parquet(path: Path, wanted: Sequence[str], exact: str | None = None) -> _Table:
     with _open_parquet(path, wanted) as file:
-        return replace(_read_frame(file.read(columns=list(wanted)), wanted), source=str(path))
+        return replace(_read_frame(file.read(columns=list(wanted)), wanted, exact), source=str(path))
 
 
-def _read_frame(source: Any, wanted: Sequence[str]) -> _Table:
+def _read_frame(source: Any, wanted: Sequence[str], exact: str | None = None) -> _Table:
+    """The wanted columns of a frame; `exact` is one whose whole numbers stay text, with all their digits."""
     frame = nw.from_native(source, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         mend = "Give a path, or a pandas, polars or pyarrow table (a lazy one collected first)"
@@ -519,7 +566,10 @@ def _read_frame(source: Any, wanted: Sequence[str]) -> _Table:
     _check_names("data frame", [str(name) for name in frame.columns], wanted)
     if not len(frame):
         raise _refuse("data frame", "no record", "Give a table with records")
-    columns: dict[str, list[str] | Floats] = {name: _frame_column(frame[name]) for name in wanted}
+    columns: dict[str, list[str] | Floats] = {
+        name: [_as_text(cell) for cell in frame[name].to_list()] if name == exact else _frame_column(frame[name])
+        for name in wanted
+    }
     return _Table("data frame", columns, np.arange(len(frame)), "position")
 
 

@@ -1,0 +1,165 @@
+"""``discretion certificate``: sign what was released, and check what others released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from discretion.cli.console import REFUSED, note, plain_errors, show
+from discretion.posterior.recomputation import LOSSES
+from discretion.privacy import Certificate, Ledger, State
+from discretion.privacy.signing import (
+    BadSignature,
+    SignedCertificate,
+    fingerprint,
+    generate_key,
+    read_certificate,
+    read_private_key,
+    read_public_key,
+)
+from discretion.privacy.verification import ROUNDING, verify
+
+certificate = typer.Typer(no_args_is_help=True, help="Sign certificates, and verify them.")
+
+File = Annotated[Path, typer.Argument(metavar="CERT", help="certificate.json of a release, signed or not.")]
+MOST_BYTES = 1 << 26
+
+
+@certificate.command()
+def keygen(
+    file: Annotated[Path, typer.Argument(help="Where the private key goes; the public key goes to FILE.pub.")],
+) -> None:
+    """Make an Ed25519 key pair. An existing file is never overwritten; the private key is for its owner alone."""
+    with plain_errors():
+        key = generate_key(file)
+        show(
+            {},
+            as_json=False,
+            lines=[
+                f"{file}: private key, keep it secret. {file}.pub: public key, give it to those who verify.",
+                f"Fingerprint: {fingerprint(key.public_bytes_raw())}",
+            ],
+        )
+
+
+@certificate.command()
+def sign(
+    file: File,
+    key: Annotated[Path, typer.Option(help="Private key, made by keygen.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the signed certificate goes; by default CERT with .signed.json.")
+    ] = None,
+) -> None:
+    """Sign a certificate: whoever has the public key can tell that nothing in it was changed since."""
+    with plain_errors():
+        made = _read(file)
+        if isinstance(made, SignedCertificate):
+            raise ValueError(f"{file} is signed already; sign the certificate itself.")
+        target = file.with_suffix(".signed.json") if out is None else out
+        if target.exists():
+            raise ValueError(f"{target} is there already; choose another --out.")
+        if not made.bookable:
+            note("TEST ONLY: the noise came from a known seed, signed or not. This must not be published.")
+        signed = made.sign(read_private_key(key))
+        signed.save(target)
+        show({}, as_json=False, lines=[f"{target}: signed with the key {fingerprint(signed.public_key)}."])
+
+
+@certificate.command("verify")
+def verify_(
+    file: File,
+    public_key: Annotated[
+        Path | None, typer.Option(help="The signer's public key, from a source that you trust (FILE.pub).")
+    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Ledger in which the release is to have been booked.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compute every number of a certificate again from its parameters, and check its signature and its ledger entry.
+
+    Exit code 4: it states less than the release costs, or was changed after signing, or is not what was booked.
+    """
+    with plain_errors():
+        found = _read(file)
+        made = found.certificate if isinstance(found, SignedCertificate) else found
+        key = None if public_key is None else read_public_key(public_key)
+        signature, refused = "none", []
+        if isinstance(found, SignedCertificate):
+            signature = fingerprint(found.public_key)
+            try:
+                found.verify_signature(key)
+            except BadSignature as error:
+                refused += [str(error)]
+        elif key is not None:
+            refused += ["It is not signed."]
+        checked = verify(made, LOSSES)
+        refused += checked.refused
+        if ledger is not None:
+            refused += _not_booked(made, Ledger.open(ledger))
+        lines = checked.lines()
+        lines[0] = lines[0].replace("VERIFIED", "REFUSED") if refused else lines[0]
+        lines[1:1] = [f"Refused: {reason}" for reason in refused if reason not in checked.refused]
+        lines += [_who_signed(signature, key is not None)]
+        show(
+            {
+                "verified": not refused,
+                "refused": refused,
+                "differences": list(checked.differences),
+                "epsilon": made.epsilon,
+                "computed_epsilon": None if checked.computed is None else checked.computed.epsilon,
+                "delta": made.delta,
+                "bookable": made.bookable,
+                "enforced": list(made.enforced),
+                "declared": list(made.declared),
+                "signed_by": None if signature == "none" else signature,
+                "signer_known": key is not None,
+            },
+            as_json=json_,
+            lines=lines,
+        )
+        if refused:
+            raise typer.Exit(REFUSED)
+
+
+def _read(file: Path) -> Certificate | SignedCertificate:
+    if file.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{file}: no certificate is as large as this file.")
+    try:
+        return read_certificate(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not a certificate: no text in UTF-8.") from None
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def _who_signed(signature: str, known: bool) -> str:
+    if signature == "none":
+        return "Not signed: nothing shows who made this certificate, or that its words were not changed."
+    if known:
+        return f"Signature checked with the public key given: {signature}."
+    return f"Signed with the key {signature}; whose it is, only --public-key from a source you trust can tell."
+
+
+def _not_booked(made: Certificate, book: Ledger) -> list[str]:
+    """Why the certificate is not that of its ledger entry; nothing if it is."""
+    name, _, number = (made.ledger_entry or "").partition("#")
+    if made.ledger_entry is None:
+        return ["It names no ledger entry."]
+    entries = {str(entry.id): entry for entry in book.entries()}
+    if name != str(book.id) or number not in entries:
+        return [f"This ledger has no entry {made.ledger_entry}."]
+    entry = entries[number]
+    if entry.state is not State.BOOKED:
+        return [f"Entry {number} of the ledger is {entry.state}, not booked."]
+    about = entry.description
+    # What the ledger was told beforehand may leave open (null) what the certificate then says, such as a nugget.
+    told = about.get("parameters", {})
+    other = [key for key, value in told.items() if value is not None and made.parameters.get(key, value) != value]
+    names = {"mechanism": made.mechanism, "n": made.n}
+    other += [key for key, value in names.items() if key in about and about[key] not in (value, None)]
+    reasons = [f"The ledger's entry {number} has another {key}." for key in other]
+    booked = entry.loss.epsilon(made.delta)
+    if made.epsilon < booked * (1.0 - ROUNDING):
+        reasons += [f"epsilon {made.epsilon!r} is stated, and {booked!r} was booked at delta {made.delta!r}."]
+    return reasons

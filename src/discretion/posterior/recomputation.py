@@ -1,0 +1,135 @@
+"""The loss of a mechanism from the parameters in its certificate, for `discretion.privacy.verification.verify`.
+
+Each function rebuilds its mechanism, has it write its parameters again, derived ones included, and asks it for its
+loss. Scattered locations enter a loss through their number only; other points stand for them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from discretion.gp import Ball, Box, Kernel, kernel
+from discretion.gp.domain import Array, Domain
+from discretion.gp.fields import Grid
+from discretion.posterior.assumptions import (
+    RKHS,
+    Assumption,
+    Bounded,
+    Diagonal,
+    Exponential1D,
+    ResponseOnly,
+    Separated,
+)
+from discretion.posterior.kernel_sum import KernelSumMechanism
+from discretion.posterior.mechanism import PosteriorMechanism
+from discretion.privacy import PrivacyLoss
+from discretion.privacy.verification import LossOf, check_parameters
+
+__all__ = ["LOSSES", "kernel_sum_loss_of", "posterior_loss_of"]
+
+MOST_NUMBERS = 1 << 25
+"""Coordinates of the locations that a certificate may name for its loss to be computed again: 256 MB."""
+
+ASSUMPTIONS: dict[str, type[Assumption]] = {
+    each.name: each for each in (Bounded, RKHS, Separated, Exponential1D, Diagonal, ResponseOnly)
+}
+
+
+def posterior_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """The loss of the `PosteriorMechanism` with these parameters and this delta.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If they are not the parameters of such a mechanism, or contradict each other.
+    """
+    domain = _domain(parameters["domain"])
+    kept = ("ridge", "scale", "paths", "coordinates", "centre", "jitter", "nugget", "prior_noise", "neighbours")
+    mechanism = PosteriorMechanism(
+        kernel=_kernel(parameters["kernel"], parameters["length_scale"], parameters["kernel_parameters"]),
+        domain=domain,
+        response_range=tuple(parameters["response_range"]),
+        locations=_stand_in(domain, parameters["locations"]),
+        grid=_tuple(parameters["grid"]),
+        delta=delta,
+        assumption=ASSUMPTIONS[parameters["assumption"]](**parameters["assumption_parameters"]),
+        **_given(PosteriorMechanism, parameters, (*kept, "most_records", "rule", "contributions")),
+    )
+    check_parameters(parameters, mechanism.parameters())
+    return mechanism.privacy_loss(n)
+
+
+def kernel_sum_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """The loss of the `KernelSumMechanism` with these parameters and this delta.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If they are not the parameters of such a mechanism, or contradict each other.
+    """
+    domain, grid, axes = _domain(parameters["domain"]), _tuple(parameters["grid"]), parameters["axes"]
+    stand_in = _stand_in(domain, parameters["locations"])
+    shape = grid if axes is None else tuple(map(len, axes))
+    if shape is not None and math.prod(shape) != len(stand_in):
+        raise ValueError(f"a grid {shape} does not have {len(stand_in)} points.")
+    if axes is not None:
+        stand_in = Grid(tuple(np.asarray(axis, dtype=np.float64) for axis in axes)).points
+    kept = ("scale", "density", "neighbours", "contributions", "coordinates", "nugget", "most_records")
+    mechanism = KernelSumMechanism(
+        kernels=tuple(
+            _kernel(each["name"], each["length_scale"], {k: v for k, v in each.items() if k not in _OWN})
+            for each in parameters["kernels"]
+        ),
+        domain=domain,  # pyright: ignore[reportArgumentType]
+        response_ranges=tuple((low, high) for low, high in parameters["response_ranges"]),
+        centres=tuple(parameters["centres"]),
+        locations=stand_in if grid is None or axes is not None else None,
+        grid=grid,
+        delta=delta,
+        **_given(KernelSumMechanism, parameters, kept),
+    )
+    check_parameters(parameters, mechanism.parameters())
+    return mechanism.privacy_loss(n)
+
+
+LOSSES: dict[str, LossOf] = {
+    PosteriorMechanism.name: posterior_loss_of,
+    KernelSumMechanism.name: kernel_sum_loss_of,
+}
+"""What `verify` needs, for the mechanisms of this library; add one of your own with ``LOSSES | {name: ...}``."""
+
+_OWN = ("name", "length_scale")
+
+
+def _given(mechanism: type, parameters: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of these names; one that says nothing keeps its default, as does one of a later version."""
+    fields = inspect.signature(mechanism).parameters
+    return {name: parameters[name] for name in names if name in fields and parameters.get(name) is not None}
+
+
+def _kernel(name: str, length_scale: Any, options: Mapping[str, Any]) -> Kernel:
+    scale = 1.0 if length_scale is None else _tuple(length_scale) if isinstance(length_scale, list) else length_scale
+    return kernel(name, scale, **{key: _tuple(v) if isinstance(v, list) else v for key, v in options.items()})
+
+
+def _domain(parameters: Mapping[str, Any]) -> Domain:
+    if "radius" in parameters:
+        return Ball(tuple(parameters["center"]), *parameters["radius"])
+    return Box(tuple(parameters["lower"]), tuple(parameters["upper"]))
+
+
+def _tuple(values: Any) -> Any:
+    return None if values is None else tuple(values)
+
+
+def _stand_in(domain: Domain, count: Any) -> Array:
+    """So many points of the domain."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count * domain.dimension <= MOST_NUMBERS:
+        raise ValueError(f"locations is {count!r}; at most {MOST_NUMBERS:,} coordinates can be computed with.")
+    centre = domain.center if isinstance(domain, Ball) else domain.grid((1,) * domain.dimension)[0]
+    return np.tile(np.asarray(centre, dtype=np.float64), (count, 1))

@@ -1,0 +1,70 @@
+"""Private selection: tune the hyperparameters of any private learner, and pay for the tuning."""
+
+from discretion.selection.adapters import (
+    AdaptiveSampler,
+    Declared,
+    diffprivlib_loss,
+    dp_sgd_loss,
+    opacus_loss,
+    optuna_candidates,
+)
+from discretion.selection.bounds import heterogeneous, selection_loss
+from discretion.selection.charged import select
+from discretion.selection.journal import JournalError
+from discretion.selection.learners import PrivateLogisticRegression, PrivateRidge
+from discretion.selection.linear import LabelledRecords, LogisticMechanism, ModelRelease, RidgeMechanism
+from discretion.selection.lower_bound import selection_lower_bound
+from discretion.selection.model_selection import NothingChosen, PrivateSearchCV
+from discretion.selection.outcome import Outcome, SelectionRelease
+from discretion.selection.repetitions import (
+    Binomial,
+    Capped,
+    Fixed,
+    NegativeBinomial,
+    Poisson,
+    Repetitions,
+    geometric,
+    logarithmic,
+    repetitions_from,
+)
+from discretion.selection.scores import NoisyScore, PublicScore, Score, correct
+from discretion.selection.search import RunLimit, SelectionMechanism
+
+__all__ = [
+    "AdaptiveSampler",
+    "Binomial",
+    "Capped",
+    "Declared",
+    "Fixed",
+    "JournalError",
+    "LabelledRecords",
+    "LogisticMechanism",
+    "ModelRelease",
+    "NegativeBinomial",
+    "NoisyScore",
+    "NothingChosen",
+    "Outcome",
+    "Poisson",
+    "PrivateLogisticRegression",
+    "PrivateRidge",
+    "PrivateSearchCV",
+    "PublicScore",
+    "Repetitions",
+    "RidgeMechanism",
+    "RunLimit",
+    "Score",
+    "SelectionMechanism",
+    "SelectionRelease",
+    "correct",
+    "diffprivlib_loss",
+    "dp_sgd_loss",
+    "geometric",
+    "heterogeneous",
+    "logarithmic",
+    "opacus_loss",
+    "optuna_candidates",
+    "repetitions_from",
+    "select",
+    "selection_loss",
+    "selection_lower_bound",
+]

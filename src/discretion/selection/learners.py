@@ -1,0 +1,349 @@
+"""Learners to tune, as scikit-learn estimators whose fitted state is a release and whose price is known beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discretion.privacy import (
+    Ledger,
+    Neighbours,
+    PrivacyLoss,
+    PublicError,
+    Randomness,
+    SystemRandomness,
+    largest,
+)
+from discretion.selection.linear import LabelledRecords, LogisticMechanism, ModelRelease, RidgeMechanism
+
+__all__ = ["PrivateLogisticRegression", "PrivateRidge", "plain_numbers"]
+
+Floats = NDArray[np.float64]
+
+_MOST_MU = 1e4
+
+
+class _PrivateLinear(BaseEstimator):
+    """Parameters and fitting of both linear models."""
+
+    mu: float | None
+    epsilon: float | None
+    delta: float
+    neighbours: Neighbours | str
+    ledger: Ledger | str | Path | None
+    randomness: Randomness | None
+
+    def mechanism(self, n: int | None = None, dimension: int | None = None) -> RidgeMechanism | LogisticMechanism:
+        """The mechanism these parameters describe; reads no record.
+
+        Args:
+            n: the number of records, where it is public.
+            dimension: the number of covariates; the price does not depend on it.
+
+        Raises:
+            ValueError: a parameter out of range or missing, or no noise that meets epsilon.
+        """
+        n = n if Neighbours(self.neighbours) is not Neighbours.ADD_REMOVE else None
+        if (self.mu is None) == (self.epsilon is None):
+            raise ValueError("Give either mu, or epsilon to have the least noise that meets it; not both.")
+        if self.mu is not None:
+            return self._mechanism(dimension or 1, float(self.mu))
+        epsilon = float(self.epsilon)  # pyright: ignore[reportArgumentType]
+        mu = largest(
+            lambda mu: self._mechanism(1, mu).privacy_loss(n).epsilon(self.delta) <= epsilon,
+            1e-6,
+            _MOST_MU,
+            relative_tolerance=1e-6,
+        )
+        return self._mechanism(dimension or 1, mu)
+
+    def _mechanism(self, dimension: int, mu: float) -> RidgeMechanism | LogisticMechanism:
+        raise NotImplementedError
+
+    def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
+        """What fitting n records will cost, before any record is seen."""
+        return self.mechanism(n).privacy_loss(n)
+
+    def _fit(self, X: Floats, y: Floats) -> ModelRelease:
+        mechanism: Any = self.mechanism(len(X), X.shape[1])
+        records = LabelledRecords(X, y)
+        # A test seed starts anew at every fit, and the parameter stays as it was.
+        randomness = SystemRandomness() if self.randomness is None else self.randomness
+        if not randomness.bookable:
+            randomness = deepcopy(randomness)
+        if self.ledger is None:
+            release: Any = mechanism.run(records, randomness)
+        else:
+            book = self.ledger if not isinstance(self.ledger, str | Path) else Ledger.open(self.ledger)
+            told = len(X) if mechanism.n_is_public else mechanism.most_records
+            release = book.run(mechanism, records, n=told, randomness=randomness)
+        self.release_ = release
+        return release
+
+    def _decision(self, X: ArrayLike) -> Floats:
+        check_is_fitted(self)
+        table: Any = plain_numbers(X, "X")
+        checked: Any = validate_data(self, table, dtype=np.float64, reset=False)
+        return self.release_.decision(checked)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.randomness is None
+        return tags
+
+
+class PrivateRidge(RegressorMixin, _PrivateLinear):
+    """Ridge regression with Gaussian differential privacy.
+
+    All parameters are public and must not be chosen by looking at the records given to ``fit``; to choose them by the
+    records, search with `PrivateSearchCV` and pay for it.
+
+    Parameters
+    ----------
+    feature_bound : float
+        Public bound of the Euclidean length of a row of X; longer rows are shortened to it.
+    response_range : (low, high)
+        Public range of y; responses are clipped to it.
+    alpha : float
+        Penalty on the problem scaled to the unit ball (`RidgeMechanism`), intercept included.
+    mu : float, optional
+        Price in Gaussian DP. Give either ``mu``, or ``epsilon`` to have the least noise that meets it at ``delta``.
+    epsilon, delta : float, optional
+        Target.
+    fit_intercept : bool
+        Whether the model has an intercept.
+    neighbours : Neighbours
+        ``"replace"`` (n is public) or ``"add-remove"`` (n is private).
+    most_records : int
+        Public bound of the number of records where it is private.
+    ledger : Ledger or path, optional
+        Where the loss is reserved before a record is read.
+    randomness : Randomness, optional
+        For tests only.
+
+    Attributes
+    ----------
+    release_ : ModelRelease
+        The model and its certificate.
+    coef_, intercept_ : array (d,), float
+        The model in the units of the data.
+
+    Notes
+    -----
+    Proof: ``docs/proofs/private-ridge.md``.
+    """
+
+    def __init__(
+        self,
+        feature_bound: float = 1.0,
+        response_range: tuple[float, float] = (-1.0, 1.0),
+        *,
+        alpha: float = 1.0,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
+        fit_intercept: bool = True,
+        neighbours: Neighbours | str = "replace",
+        most_records: int = 1_000_000,
+        ledger: Ledger | str | Path | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.feature_bound = feature_bound
+        self.response_range = response_range
+        self.alpha = alpha
+        self.mu = mu
+        self.epsilon = epsilon
+        self.delta = delta
+        self.fit_intercept = fit_intercept
+        self.neighbours = neighbours
+        self.most_records = most_records
+        self.ledger = ledger
+        self.randomness = randomness
+
+    def _mechanism(self, dimension: int, mu: float) -> RidgeMechanism:
+        return RidgeMechanism(
+            dimension=dimension,
+            feature_bound=self.feature_bound,
+            response_range=(float(self.response_range[0]), float(self.response_range[1])),
+            alpha=self.alpha,
+            mu=mu,
+            delta=self.delta,
+            intercept=self.fit_intercept,
+            neighbours=Neighbours(self.neighbours),
+            most_records=self.most_records,
+        )
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the ledger, release a model, forget the records: X (n, d) and y (n,) are private.
+
+        Raises:
+            ValueError: bad shapes or values, before anything is charged.
+            BudgetExceeded: the ledger can't pay; nothing was read.
+        """
+        table: Any = plain_numbers(X, "X")
+        response: Any = None if y is None else plain_numbers(y, "y")
+        checked: Any = validate_data(self, table, response, dtype=np.float64, y_numeric=True)
+        release = self._fit(*checked)
+        self.coef_, self.intercept_ = release.coefficients[0], float(release.intercepts[0])
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Predictions at X (m, d), shape (m,). Post-processing: free."""
+        return self._decision(X)[:, 0]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # the noise that protects the records
+        return tags
+
+
+class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
+    """Logistic regression by objective perturbation, under differential privacy.
+
+    All parameters are public, the classes too: a class that is found in the records would name the only record that
+    has it. To choose parameters by the records, search with `PrivateSearchCV` and pay for it.
+
+    Parameters
+    ----------
+    classes : sequence
+        The labels there may be, public. Records with others are refused.
+    feature_bound : float
+        Public bound of the Euclidean length of a row of X; longer rows are shortened to it.
+    alpha : float
+        Penalty on the problem scaled to the unit ball (`LogisticMechanism`), intercept included. Small penalties cost
+        more: log(1 + 1/(4 alpha)) for each problem.
+    mu : float, optional
+        1 over the noise of the gradient. Give either ``mu``, or ``epsilon`` to have the least noise that meets it.
+    epsilon, delta, fit_intercept, neighbours, most_records, ledger, randomness
+        As in `PrivateRidge`.
+
+    Attributes
+    ----------
+    release_ : ModelRelease
+        The model and its certificate.
+    classes_ : array
+        The declared classes, sorted.
+    coef_, intercept_ : array (problems, d), array (problems,)
+        The model in the units of the data.
+
+    Notes
+    -----
+    With more than two classes each is separated from the rest, and each of these problems is paid for. Proof:
+    ``docs/proofs/objective-perturbation.md``.
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[Any] | None = None,
+        feature_bound: float = 1.0,
+        *,
+        alpha: float = 1.0,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
+        fit_intercept: bool = True,
+        neighbours: Neighbours | str = "replace",
+        most_records: int = 1_000_000,
+        ledger: Ledger | str | Path | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.classes = classes
+        self.feature_bound = feature_bound
+        self.alpha = alpha
+        self.mu = mu
+        self.epsilon = epsilon
+        self.delta = delta
+        self.fit_intercept = fit_intercept
+        self.neighbours = neighbours
+        self.most_records = most_records
+        self.ledger = ledger
+        self.randomness = randomness
+
+    def _declared(self) -> NDArray[Any]:
+        if self.classes is None:
+            raise ValueError("Declare the classes (classes=...): to read them off the records would name rare ones.")
+        return np.unique(np.asarray(self.classes))
+
+    def _mechanism(self, dimension: int, mu: float) -> LogisticMechanism:
+        return LogisticMechanism(
+            classes=len(self._declared()),
+            dimension=dimension,
+            feature_bound=self.feature_bound,
+            alpha=self.alpha,
+            mu=mu,
+            delta=self.delta,
+            intercept=self.fit_intercept,
+            neighbours=Neighbours(self.neighbours),
+            most_records=self.most_records,
+        )
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the ledger, release a model, forget the records: X (n, d) and y (n,) are private.
+
+        Raises:
+            ValueError: bad shapes or values, before anything is charged.
+            BudgetExceeded: the ledger can't pay; nothing was read.
+        """
+        classes, labels = self._declared(), np.asarray(y)
+        table: Any = plain_numbers(X, "X")
+        checked: Any = validate_data(self, table, dtype=np.float64)
+        if labels.shape != (len(checked),):
+            raise PublicError("X and y must agree: one label for each row.")
+        number = np.searchsorted(classes, labels) if labels.dtype.kind in "biufUS" else np.full(labels.shape, -1)
+        number = np.minimum(number, len(classes) - 1)
+        number = np.where(classes[number] == labels, number, -1)
+        release = self._fit(checked, number.astype(np.float64))
+        self.classes_, self.coef_, self.intercept_ = classes, release.coefficients, release.intercepts
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Scores at X (m, d): (m,) for two classes, else (m, classes)."""
+        decision = self._decision(X)
+        return decision[:, 0] if len(self.classes_) == 2 else decision
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Probabilities of the classes at X, shape (m, classes). Post-processing: free."""
+        chance = expit(self._decision(X))
+        if len(self.classes_) == 2:
+            return np.column_stack([1.0 - chance, chance])
+        total = chance.sum(axis=1, keepdims=True)
+        return np.where(total > 0, chance / np.where(total > 0, total, 1.0), 1.0 / chance.shape[1])
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The likeliest of the declared classes at X, shape (m,). Post-processing: free."""
+        decision = self._decision(X)
+        best = (decision[:, 0] > 0).astype(int) if len(self.classes_) == 2 else decision.argmax(axis=1)
+        return self.classes_[best]
+
+
+def plain_numbers(values: Any, what: str) -> Floats:
+    """`values` as float64, before anything whose messages quote what it is given sees them.
+
+    Raises:
+        PublicError, TypeError: not real numbers; names `what`, never a value.
+    """
+    if issparse(values):
+        raise PublicError(f"Sparse data not supported: give {what} as a dense array.")
+    problem: type[Exception] | None = None
+    array = np.empty(0)
+    try:
+        raw = np.asarray(values)
+        problem = PublicError if raw.dtype.kind == "c" else None
+        array = np.asarray(raw, dtype=np.float64) if problem is None else array
+    except Exception as error:
+        problem = TypeError if isinstance(error, TypeError) else PublicError
+    if problem is not None:
+        # Outside the handler, so that the original does not hang on as __context__.
+        kind = "Complex data not supported: " if problem is PublicError and np.iscomplexobj(values) else ""
+        raise problem(f"{kind}{what}: every argument must be a string or a number that converts to a real number.")
+    return array

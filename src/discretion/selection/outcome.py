@@ -1,0 +1,61 @@
+"""What leaves a search: the winner, or the word that there is none, under the certificate of the whole search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from discretion.privacy import Certificate, Release
+
+__all__ = ["Outcome", "SelectionRelease", "under"]
+
+
+class Outcome(StrEnum):
+    """How a search ended. All three are outcomes the guarantee counts."""
+
+    CHOSEN = "chosen"
+    """A winner."""
+    DEFAULT = "default"
+    """No run was drawn (K = 0), whose chance is that of the law and has nothing to do with the records."""
+    FAILED = "failed"
+    """Every run failed or had no score. It says no more: how many there were is not told."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SelectionRelease(Release):
+    """The winner of a private selection and the certificate of tuning plus release.
+
+    Attributes:
+        certificate: of the whole search. Its epsilon is what the records paid.
+        one_run: the epsilon of a single run at the same delta: what the winner would have cost had it been the only
+            candidate, run once. Never the price of what is released here.
+        outcome: how the search ended.
+        winner: what the winning run released, its own certificate replaced by that of the search; the default where
+            no run was drawn; None where every run failed, or where there is no default.
+        candidate: position of the winner among the candidates, or None.
+        choice: the public parameters in which the candidates differ, as the winner has them; empty without a winner.
+        score: the very number by which the winner was ranked, its noise included; None without a winner.
+    """
+
+    outcome: Outcome
+    winner: Any
+    candidate: int | None
+    choice: dict[str, Any]
+    score: float | None
+    one_run: float
+
+    @property
+    def is_default(self) -> bool:
+        """Whether no run was drawn, so that the default is all there is."""
+        return self.outcome is Outcome.DEFAULT
+
+    def booked(self, ledger_entry: str) -> Self:
+        """A copy whose certificate, the winner's too, names the ledger entry."""
+        copy = super().booked(ledger_entry)
+        return replace(copy, winner=under(copy.certificate, copy.winner))
+
+
+def under(certificate: Certificate, winner: Any) -> Any:
+    """The winner with this certificate in place of its own, which speaks of one run and would promise too much."""
+    return replace(winner, certificate=certificate) if isinstance(winner, Release) else winner

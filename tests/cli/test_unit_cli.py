@@ -1,0 +1,122 @@
+"""``discretion release --unit-id``: sensors are protected, not readings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from discretion import Certificate, Ledger
+from discretion.cli import app
+from discretion.cli.console import BAD_INPUT
+
+
+@pytest.fixture
+def run():
+    def call(*words: object, code: int = 0) -> str:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == code, result.output
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.stdout if code == 0 else result.stderr
+
+    return call
+
+
+@pytest.fixture
+def table(tmp_path) -> Path:
+    """Case 71: 300 readings of 30 sensors."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "readings.csv"
+    rows = [f"{rng.uniform():.4f},{rng.uniform():.4f},{rng.uniform(-1, 1):.4f},s{i % 30}" for i in range(300)]
+    path.write_text("\n".join(["x,y,z,sensor", *rows]))
+    return path
+
+
+def words(table: Path, out: Path, **changes: object) -> list[object]:
+    given = {
+        "covariates": "x,y",
+        "response": "z",
+        "domain": "0:1,0:1",
+        "response-range": "-1:1",
+        "grid": "6",
+        "epsilon": "3",
+        "unit-id": "sensor",
+        "out": out,
+    } | {key.replace("_", "-"): value for key, value in changes.items()}
+    return ["release", table, *(f"--{key}={value}" for key, value in given.items() if value is not None)]
+
+
+def made(out: Path) -> Certificate:
+    return Certificate.from_json((out / "certificate.json").read_text())
+
+
+@pytest.mark.parametrize("mechanism", ["kernel-sum", "posterior"])
+def test_one_reading_of_each_sensor(run, table, tmp_path, mechanism):
+    out, report = tmp_path / "out", tmp_path / "report"
+    run(*words(table, out, mechanism=mechanism, private_report=report, unit="One sensor"))
+    certificate = made(out)
+    assert certificate.n == 30
+    assert certificate.unit.startswith("One sensor: one of its records takes part, picked at random without looking")
+    assert any("At most 1 records of one unit" in text for text in certificate.enforced)
+    # how many were left out is for the custodian alone
+    assert "270 rows left out, so that each of 30 units has at most 1" in report.read_text()
+    assert not [path for path in out.iterdir() if b"270 " in path.read_bytes() and path.suffix in (".json", ".txt")]
+
+
+def test_ten_readings_of_each_sensor_as_sums(run, table, tmp_path):
+    out, book = tmp_path / "out", tmp_path / "book"
+    run("ledger", "init", book, "--dataset", "d", "--epsilon", 9, "--delta", "1e-4")
+    more = {"max_per_unit": 10, "delta": "1e-4", "most_records": 1000}
+    said = json.loads(run(*words(table, out, ledger=book, **more), "--json"))
+    certificate = made(out)
+    assert said["n"] is None is certificate.n
+    assert "at most 10 of its records take part" in certificate.unit
+    assert certificate.parameters["contributions"] == 10
+    assert [entry.description["n"] for entry in Ledger.open(book).entries()] == [None]
+    single = tmp_path / "single"
+    run(*words(table, single, delta="1e-4"))
+    assert certificate.parameters["scale"] == pytest.approx(10 * made(single).parameters["scale"], rel=1e-3)
+    run("certificate", "verify", out / "certificate.json", "--ledger", book)
+
+
+def test_several_readings_of_each_sensor_as_paths(run, table, tmp_path):
+    out = tmp_path / "out"
+    run(*words(table, out, mechanism="posterior", max_per_unit=3, delta="1e-4"))
+    certificate = made(out)
+    assert certificate.n == 90
+    assert 2.9 < certificate.epsilon <= 3.0
+    assert "group of 3" in certificate.rule
+    assert any("replaced by as many others" in text for text in certificate.limits)
+    run("certificate", "verify", out / "certificate.json")
+
+
+def test_without_an_id_the_report_says_one_row(run, table, tmp_path):
+    out = tmp_path / "out"
+    run(*words(table, out, unit_id=None))
+    assert made(out).unit == "one row of the table; a person with several rows is not covered as a whole"
+    assert made(out).n == 300
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unit_id": None, "max_per_unit": 2}, "--max-per-unit needs --unit-id"),
+        ({"max_per_unit": 0}, "at least 1"),
+        ({"max_per_unit": 2}, "--most-records"),
+        ({"max_per_unit": 2, "most_records": 1000}, "--delta must be a number"),
+        ({"most_records": 1000}, "go together"),
+        ({"aggregate": "hexagons:0.1"}, "mixed"),
+        ({"mechanism": "auto", "threshold": 0, "max_per_unit": 2}, "auto"),
+        ({"unit_id": "x"}, "another column"),
+        ({"unit_id": "owner"}, "no such column"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_spent(run, table, tmp_path, changes, message):
+    book = tmp_path / "book"
+    run("ledger", "init", book, "--dataset", "d", "--epsilon", 9, "--delta", "1e-3")
+    assert message in run(*words(table, tmp_path / "out", ledger=book, **changes), code=BAD_INPUT)
+    assert not Ledger.open(book).entries()
