@@ -21,7 +21,13 @@ __all__ = ["calibrated", "least_on_grid"]
 STEP = 1e-3
 """Of the logarithm of a calibrated parameter. Whole steps, so that the same question asks for the same prices again."""
 
-_PARAMETERS: dict[str, Any] = {"scale": "scale", "ridge": "ridge", "eta": "prior_noise", "prior_noise": "prior_noise", "paths": "paths"}
+_PARAMETERS: dict[str, Any] = {
+    "scale": "scale",
+    "ridge": "ridge",
+    "eta": "prior_noise",
+    "prior_noise": "prior_noise",
+    "paths": "paths",
+}
 _FAR = 14_000  # steps above a start beyond which nothing is looked for: a factor of a million
 
 
