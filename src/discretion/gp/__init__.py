@@ -14,6 +14,7 @@ from discretion.gp.kernels import (
     RationalQuadratic,
     kernel,
 )
+from discretion.gp.lattice import Lattice
 from discretion.gp.path import NuggetTooSmall, SamplePaths, mean_rounding, nugget_floor
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "ExponentialL1",
     "FactorisationError",
     "Kernel",
+    "Lattice",
     "Matern32",
     "Matern52",
     "NuggetTooSmall",

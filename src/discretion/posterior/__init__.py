@@ -18,6 +18,7 @@ from discretion.posterior.assumptions import (
 )
 from discretion.posterior.kernel_sum import KernelSumMechanism, KernelSumRelease, PartialSums
 from discretion.posterior.kernel_sum_estimator import KernelSum
+from discretion.posterior.lattice_mechanism import LatticeMechanism, LatticeRelease, LatticeSampler
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.recomputation import LOSSES
 from discretion.posterior.sampler import PosteriorSampler
@@ -34,6 +35,9 @@ __all__ = [
     "KernelSum",
     "KernelSumMechanism",
     "KernelSumRelease",
+    "LatticeMechanism",
+    "LatticeRelease",
+    "LatticeSampler",
     "PartialSums",
     "PathRelease",
     "PosteriorMechanism",

@@ -240,7 +240,7 @@ def _problem(n: int, ridge: float, assumption: Assumption, least_kernel: float, 
     """The problem at one scale and at the orders that serve all purposes."""
     count, r = int(checked_count("n", n)), float(checked_ridge(ridge)[0])
     space = search_space(assumption, count, r, least_kernel)
-    return Problem(space, response_set(assumption, count, least_kernel), _orders(space), np.atleast_1d(_energy(scale)))
+    return problem_at(space, response_set(assumption, count, least_kernel), scale)
 
 
 def certified_orders(*, n: int, ridge: float, assumption: Assumption, least_kernel: float = 0.0) -> Array:
@@ -258,6 +258,7 @@ def certified_orders(*, n: int, ridge: float, assumption: Assumption, least_kern
 
 
 def _orders(space: Space) -> Array:
+    """The orders of :func:`certified_orders`."""
     top = _largest_excess(space)
     if not top > LEAST_EXCESS:
         raise ValueError(
@@ -331,11 +332,17 @@ def certified_renyi(
     ValueError
         If a parameter is out of range, or under ``ResponseOnly``, whose account is exact without a search.
     """
+    return problem_renyi(_problem(n, ridge, assumption, least_kernel, scale), excess, tolerance, time_limit)
+
+
+def problem_renyi(
+    problem: Problem, excess: ArrayLike, tolerance: float = 2e-3, time_limit: float | None = None
+) -> Certified:
+    """:func:`certified_renyi` of any space and response set, at the first energy of ``problem``."""
     start = time.perf_counter()
     orders = np.atleast_1d(checked("excess", excess))
-    problem = _problem(n, ridge, assumption, least_kernel, scale)
     inside = (orders >= LEAST_EXCESS) & (orders <= _largest_excess(problem.space))
-    problem = replace(problem, excess=orders[inside])
+    problem = replace(problem, excess=orders[inside], energy=problem.energy[:1])
     bound, found = np.full(orders.shape, np.inf), np.full(orders.shape, -np.inf)
     solved, values, complete, cells = _certify(problem, tolerance, time_limit)
     bound[inside], found[inside] = solved[:, 0], values[:, 0]
@@ -362,11 +369,17 @@ def certified_loss(
     """
     count = int(checked_count("paths", paths))
     problem = _problem(n, ridge, assumption, least_kernel, scale)
+    return count * problem_loss(problem, count, delta, tolerance, time_limit)
+
+
+def problem_loss(
+    problem: Problem, paths: int, delta: float | None, tolerance: float = 2e-3, time_limit: float | None = None
+) -> PrivacyLoss:
+    """The loss of one path over any space and response set, at orders that suit ``paths`` of them at ``delta``."""
     if delta is not None:
-        best = _best_order(problem, count, delta)
-        problem = replace(problem, excess=np.union1d(problem.excess, best))
+        problem = replace(problem, excess=np.union1d(problem.excess, best_order(problem, paths, delta)))
     bound, *_ = _certify(problem, tolerance, time_limit)
-    return count * _curve(problem.excess, bound[:, 0])
+    return _curve(problem.excess, bound[:, 0])
 
 
 def certified_guarantee(
@@ -387,10 +400,16 @@ def certified_guarantee(
     sound at any order. Parameters as in :func:`certified_loss`.
     """
     count = int(checked_count("paths", paths))
-    problem = _problem(n, ridge, assumption, least_kernel, scale)
-    problem = replace(problem, excess=np.array([_best_order(problem, count, delta)]))
+    return problem_guarantee(_problem(n, ridge, assumption, least_kernel, scale), count, delta, tolerance, time_limit)
+
+
+def problem_guarantee(
+    problem: Problem, paths: int, delta: float, tolerance: float = 1e-3, time_limit: float | None = None
+) -> tuple[Guarantee, bool]:
+    """:func:`certified_guarantee` of any space and response set, at the first energy of ``problem``."""
+    problem = replace(problem, excess=np.array([best_order(problem, paths, delta)]))
     bound, _, complete, _ = _certify(problem, tolerance, time_limit)
-    return (count * _curve(problem.excess, bound[:, 0])).guarantee(delta), complete
+    return (paths * _curve(problem.excess, bound[:, 0])).guarantee(delta), complete
 
 
 def certified_epsilon(**parameters: Any) -> float:
@@ -398,7 +417,12 @@ def certified_epsilon(**parameters: Any) -> float:
     return certified_guarantee(**parameters)[0].epsilon
 
 
-def _best_order(problem: Problem, paths: int, delta: float) -> float:
+def problem_at(space: Space, responses: ResponseSet, scale: ArrayLike = np.inf) -> Problem:
+    """The problem of a space and a response set at one scale, at the orders that serve all purposes."""
+    return Problem(space, responses, _orders(space), np.atleast_1d(_energy(scale)))
+
+
+def best_order(problem: Problem, paths: int, delta: float) -> float:
     """Excess order at which the values found give the least epsilon: the best of the grid, of finer grids about it."""
     excess, best = problem.excess, float(problem.excess[-1])
     for _ in range(3):

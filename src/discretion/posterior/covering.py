@@ -157,8 +157,8 @@ def polygon(responses: ResponseSet, cells: Cells) -> tuple[Array, Array]:
 
 def _opposite(A: Array, beta: Array, gamma: Array) -> Array:
     """Largest B with ``A + beta B <= 2`` and ``gamma A + B <= 2``."""
-    with np.errstate(divide="ignore"):
-        return np.minimum(2.0 - gamma * A, (2.0 - A) / beta)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.fmin(2.0 - gamma * A, (2.0 - A) / beta)
 
 
 def _correlated(low: Array, high: Array) -> tuple[Array, Array]:

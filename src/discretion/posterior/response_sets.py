@@ -217,8 +217,9 @@ def _slope(cells: Cells, v: Range, v_other: Range) -> Range:
 
 def _left(S: Range, beta: Range, gamma: Range) -> Array:
     """Largest B on ``A = S`` with ``A + beta B <= 2`` and ``gamma A + B <= 2``."""
-    with np.errstate(divide="ignore"):
-        return np.minimum(2.0 - gamma.low * S.low, (2.0 - S.low) / beta.low)
+    # 0 / 0 is no limit: at beta = 0 the first side does not end before A = 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.fmin(2.0 - gamma.low * S.low, (2.0 - S.low) / beta.low)
 
 
 def _crossing(beta: Range, gamma: Range) -> Array:

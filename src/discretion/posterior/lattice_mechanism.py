@@ -1,0 +1,569 @@
+"""Posterior sample paths on a public graph as a mechanism, their release, and the estimator users meet.
+
+    f_D ~ N(mu_D, scale^2 C_D),   C_D = (P + diag(m) / ridge^2)^{-1},   mu_D = C_D t / ridge^2
+
+with counts m and sums t of the records of each node. The posterior's own randomness is the noise; there is no nugget,
+as the eigenvalues of C_D lie between public bounds. What rounding adds is in the account
+(``docs/proofs/lattice-account.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.special import betaincinv
+
+from discretion.gp.lattice import Lattice, Statistics, node_statistics
+from discretion.posterior.calibration import least_on_grid
+from discretion.posterior.estimator import PrivateEstimator
+from discretion.posterior.lattice_account import LatticeAccount, LatticeAddRemove
+from discretion.posterior.mechanism import LIMITS, PUBLIC_NUMBER, PUBLIC_SHARE
+from discretion.posterior.records import PrivateRecords, checked_records
+from discretion.posterior.sensitivity import checked
+from discretion.posterior.units import OWNER, checked_ids, owned_records, unit_in_words
+from discretion.privacy import (
+    Certificate,
+    Ledger,
+    Neighbours,
+    PrivacyLoss,
+    PublicError,
+    Randomness,
+    Release,
+    group_loss,
+)
+from discretion.privacy.calibration import smallest
+from discretion.privacy.frames import cleared
+from discretion.privacy.group import MOST_IN_A_GROUP
+from discretion.privacy.lattice import lattice_spacing, to_lattice
+from discretion.privacy.quiet import quiet
+
+__all__ = ["LatticeMechanism", "LatticeRelease", "LatticeSampler"]
+
+Array = NDArray[np.float64]
+
+MOST_RECORDS = 2**23
+"""Sums of so many responses, rounded to 2^-30, are exact."""
+
+RULES = ("renyi", "closed-form")
+
+_STEPS = 2.0**30
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeMechanism:
+    """Release ``paths`` posterior sample paths at every node of a public graph.
+
+    Every field is public and is fixed before a record is read.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        The graph and its prior. A record belongs to one node, by the lattice's rule; points outside go to the nearest.
+    response_range : (low, high)
+        Public range of the response. Responses are clipped to it, one by one.
+    ridge : float
+        r > 0: the noise variance of a record is ``ridge^2 scale^2``, where the prior variance of a node is at most
+        ``scale^2``. About the square root of the number of records within one length of the field serves maps of
+        values.
+    scale : float
+        Posterior scale sigma > 0, in units of the response.
+    delta : float
+        At which the certificate states epsilon.
+    paths : int
+        Number of independent paths from the same records.
+    centre : float, optional
+        Public prior mean; the middle of ``response_range`` by default.
+    neighbours : {"replace", "add-remove"}
+        One record replaced by another, n public; or one more or fewer, n private.
+    most_records : int
+        Public bound of the number of records where n is private, at most 2^23: larger sets are refused.
+    rule : {"renyi", "closed-form"}
+        What prices the paths where n is public: certified in seconds, or a closed form at once.
+    contributions : int
+        Records of one unit of privacy that may be among the records (`discretion.privacy.group_loss`).
+    unit : str, optional
+        The unit of privacy in words.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+
+    lattice: Lattice
+    response_range: tuple[float, float]
+    ridge: float
+    scale: float
+    delta: float
+    paths: int = 1
+    centre: float | None = None
+    neighbours: Neighbours = Neighbours.REPLACE
+    most_records: int = 1_000_000
+    rule: str = "renyi"
+    contributions: int = 1
+    unit: str | None = None
+
+    name = "lattice-posterior-paths"
+
+    def __post_init__(self) -> None:
+        low, high = (float(end) for end in self.response_range)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"response_range must be two finite numbers, low < high; got {low!r}, {high!r}.")
+        for label, value in (("ridge", self.ridge), ("scale", self.scale)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{label} must be a positive finite number; got {value!r}.")
+        for label, count, most in (
+            ("paths", self.paths, 10**6),
+            ("most_records", self.most_records, MOST_RECORDS),
+            ("contributions", self.contributions, MOST_IN_A_GROUP),
+        ):
+            if isinstance(count, bool) or int(count) != count or not 1 <= count <= most:
+                raise ValueError(f"{label} must be a whole number from 1 to {most:,}; got {count!r}.")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        centre = 0.5 * (low + high) if self.centre is None else float(self.centre)
+        if not low <= centre <= high:
+            raise ValueError(f"centre must lie in response_range [{low}, {high}]; got {centre!r}.")
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(RULES)}; got {self.rule!r}.")
+        relation = Neighbours(self.neighbours)
+        if relation not in (Neighbours.REPLACE, Neighbours.ADD_REMOVE):
+            raise ValueError(f"Lattice paths have no account under {relation.value!r} neighbours.")
+        if self.unit is not None and not (isinstance(self.unit, str) and self.unit.strip()):
+            raise ValueError("unit must say in words what one record is, or be left out.")
+        object.__setattr__(self, "response_range", (low, high))
+        object.__setattr__(self, "centre", centre)
+        object.__setattr__(self, "neighbours", relation)
+
+    @classmethod
+    def calibrated(cls, *, n: int | None = None, epsilon: float, delta: float, **parameters: Any) -> Self:
+        """The mechanism with the smallest ``scale`` (to 0.1 per cent) whose whole loss is at most ``(epsilon, delta)``.
+
+        ``n`` is the public number of records; not used where it is private. ``parameters`` are the other fields.
+
+        Raises
+        ------
+        ValueError
+            If no scale meets the target (the covariance alone costs more); the message says what to change.
+        """
+        trial = cls(scale=1.0, delta=delta, **parameters)
+        # A billionth below the target, so that the loss as a ledger stores it, rounded up, meets it too.
+        target = float(checked("epsilon", epsilon)) * (1.0 - 1e-9)
+
+        def price(scale: float) -> float:
+            loss = replace(trial, scale=scale).privacy_loss(n)
+            return max(loss.epsilon(delta), PrivacyLoss.from_dict(loss.to_dict(delta)).epsilon(delta))
+
+        unit = trial.response_bound
+        if trial.n_is_public and trial.rule == "renyi" and trial.contributions == 1:
+            account = trial._account(trial._count(n))
+            assert isinstance(account, LatticeAccount)
+            start = account.calibrate(target, delta, int(trial.paths))
+        else:
+
+            def cost(scale: float) -> float:
+                return replace(trial, scale=scale).privacy_loss(n).epsilon(delta)
+
+            start = smallest(lambda scale: cost(scale) <= target, 1e-6 * unit, 1e6 * unit, relative_tolerance=1e-2)
+        return replace(trial, scale=least_on_grid(price, target, start))
+
+    # --- what it costs, from public parameters alone ---
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of records is public: everywhere but under add/remove."""
+        return self.neighbours is not Neighbours.ADD_REMOVE
+
+    @property
+    def response_bound(self) -> float:
+        """Largest distance M of the range's ends from the centre."""
+        low, high = self.response_range
+        return max(high - self._centre, self._centre - low)
+
+    def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
+        """What one run on n records costs; reads no record. ``n`` is not used where it is private."""
+        count, paths = self._count(n), int(self.paths)
+        account, rounding = self._account(count), self.rounding(count)
+        if isinstance(account, LatticeAddRemove):
+            one = account.loss(self.scale, rounding)
+        elif self.rule == "renyi":
+            one = account.loss(self.scale, self.delta, paths, rounding)
+        else:
+            one = account.closed_form(self.scale, rounding)
+        return group_loss(paths * one, int(self.contributions))
+
+    def rounding(self, n: int) -> float:
+        r"""How far the computed mean may be from the exact one, in standard deviations of the path's own noise.
+
+        .. math::
+
+            \lVert C_D^{-1/2} (\hat\mu - \mu) \rVert / \sigma \le \frac M\sigma \Bigl(2 \gamma_{3w+16}
+            \bigl(\operatorname{tr} P + n / r^2\bigr) \sqrt{N \lVert \Sigma \rVert_\infty} + \frac{u \sqrt n}{r}\Bigr)
+
+        w: the most entries of a row or column of the factor, which depends on the graph alone. Proof in
+        ``docs/proofs/lattice-account.md``, section 5.
+        """
+        lattice, work = self.lattice, (3 * self._width + 16) * _UNIT
+        trace = float(lattice.precision.diagonal().sum()) + n / self.ridge**2
+        spread = math.sqrt(lattice.size * float(lattice.row_sums.max()))
+        mean = 2.0 * work / (1.0 - work) * trace * spread + 2.0 * _UNIT * math.sqrt(n) / self.ridge
+        return 1.01 * mean * self.response_bound / self.scale
+
+    def spacing(self, n: int) -> float:
+        """Released values are multiples of this power of two: at most 1/64 of the least noise of any combination."""
+        largest = float(abs(self.lattice.precision).sum(axis=1).max()) + n / self.ridge**2
+        return lattice_spacing(self.scale / math.sqrt(largest))
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters, as JSON-able values."""
+        return {
+            **self.lattice.words,
+            "unit_of_variance": self.lattice.unit,
+            "response_range": list(self.response_range),
+            "centre": self._centre,
+            "response_bound": self.response_bound,
+            "ridge": float(self.ridge),
+            "scale": float(self.scale),
+            "paths": int(self.paths),
+            "neighbours": self.neighbours.value,
+            "most_records": None if self.n_is_public else int(self.most_records),
+            "rule": self.rule,
+            "contributions": int(self.contributions),
+        }
+
+    def certificate(self, n: int | None, randomness: Randomness, *, limited: bool = False) -> Certificate:
+        """The certificate of one run; it names n only where n is public. ``limited``: contributions were checked."""
+        low, high = self.response_range
+        few = (f"At most {self.contributions:,} records of one unit of privacy are among the records.",)
+        few = few if limited or self.contributions > 1 else ()
+        public = (PUBLIC_NUMBER,) if self.n_is_public else ()
+        public += (PUBLIC_SHARE,) if self.n_is_public and self.contributions > 1 else ()
+        cap = () if self.n_is_public else (f"There are at most {self.most_records:,} records.",)
+        return Certificate.issue(
+            self,
+            n=n if self.n_is_public else None,
+            delta=self.delta,
+            unit=self.unit or self._unit_in_words(),
+            randomness=randomness,
+            loss=self.privacy_loss(n),
+            enforced=(
+                f"Responses are clipped to [{low:g}, {high:g}] and rounded to 2^-30 of it, record by record.",
+                "Each record belongs to one node of the public graph, by a public rule.",
+                "The precision of the prior is an M-matrix with non-negative row sums and killing in every component.",
+                "Released values are rounded to the multiples of a public power of two.",
+                *cap,
+                *(few if limited else ()),
+            ),
+            declared=(
+                "Graph, precision, range, ridge, scale and delta were not chosen by looking at these records.",
+                *(() if limited else few),
+            ),
+            limits=(*public, *LIMITS),
+        )
+
+    @cleared
+    @quiet()
+    def check(self, records: PrivateRecords) -> int | None:
+        """How many records there are, None where that is private. Spends nothing.
+
+        Raises
+        ------
+        PublicError
+            For wrong shapes, values that are not finite, more records than declared; names shapes and rows only.
+        """
+        found = len(self._checked(records)[0])
+        return found if self.n_is_public else None
+
+    def _checked(self, records: PrivateRecords) -> tuple[Array, Array]:
+        X, Y = checked_records(records, self.lattice.dimension)
+        most = MOST_RECORDS if self.n_is_public else self.most_records
+        if len(X) > most:
+            raise PublicError(f"There are more than {most:,} records; declare more, up to {MOST_RECORDS:,}.")
+        units = getattr(records, "units", None)
+        if units is not None:
+            if np.shape(units) != (len(X),):
+                raise PublicError("units must name the owner of each record: one for one, in one dimension.")
+            if np.bincount(checked_ids(units)).max(initial=0) > self.contributions:
+                raise PublicError(
+                    f"A unit has more than {self.contributions:,} records; cut them first (bounded_contributions)."
+                )
+        return X, Y[:, 0]
+
+    # --- the release ---
+
+    @cleared
+    def statistics(self, records: PrivateRecords) -> Statistics:
+        """PRIVATE. Counts and sums of the nodes; responses count from the centre, in units of the response bound."""
+        X, y = self._checked(records)
+        response = (np.clip(y, *self.response_range) - self._centre) / self.response_bound
+        return node_statistics(self.lattice.node(X), np.rint(response * _STEPS) / _STEPS, self.lattice.size)
+
+    @cleared
+    @quiet()
+    def run(self, records: PrivateRecords, randomness: Randomness) -> LatticeRelease:
+        """Draw the paths. Called by the ledger after the loss is reserved."""
+        held = self.statistics(records)
+        n = int(held.counts.sum())
+        mean, factor = held.posterior(self.lattice, self.ridge)
+        noise = factor.colour(randomness.standard_normal((self.lattice.size, int(self.paths))))
+        values = self._centre + (self.response_bound * mean[:, None] + self.scale * noise).T
+        limited = getattr(records, "units", None) is not None
+        pairs, conductances = self.lattice.links
+        return LatticeRelease(
+            certificate=self.certificate(n, randomness, limited=limited),
+            values=to_lattice(values, self.spacing(self._count(n))),
+            centre=self._centre,
+            locations=self.lattice.locations,
+            pairs=pairs,
+            conductances=conductances,
+        )
+
+    # --- helpers ---
+
+    @property
+    def _centre(self) -> float:
+        assert self.centre is not None
+        return self.centre
+
+    @cached_property
+    def _width(self) -> int:
+        return self.lattice.factor.width
+
+    def _count(self, n: int | None) -> int:
+        """The number of records that constants are made for: n where it is public, else the most there may be."""
+        if not self.n_is_public:
+            return int(self.most_records)
+        if n is None:
+            raise ValueError("The number of records is public here: give it as n.")
+        return int(n)
+
+    def _account(self, n: int) -> LatticeAccount | LatticeAddRemove:
+        """Keeps what the graph and the ridge give, for one n."""
+        one = LatticeAccount if self.n_is_public else LatticeAddRemove
+        return one(self.lattice, n, float(self.ridge), self.response_bound)
+
+    def _unit_in_words(self) -> str:
+        one = self.contributions == 1
+        return "one record (its place and its response)" if one else f"any {self.contributions:,} records"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LatticeRelease(Release):
+    """Released sample paths on a public graph, and their certificate. What is computed from it costs nothing.
+
+    Attributes
+    ----------
+    certificate : Certificate
+    values : array (paths, N)
+        The paths at the nodes, in units of the response.
+    centre : float
+        The public prior mean.
+    locations : array (N, d), optional
+        Places of the nodes.
+    pairs, conductances : arrays (E, 2), (E,)
+        The public graph.
+    """
+
+    values: Array
+    centre: float
+    locations: Array | None
+    pairs: NDArray[np.int64]
+    conductances: Array
+
+    def rescaled(self, factor: float) -> Array:
+        """Deviations from the centre times a public constant, chosen on public data: a map of values, (paths, N).
+
+        A path is shrunk towards the centre by the prior; where the ridge is large a constant undoes much of it.
+        """
+        return self.centre + float(factor) * (self.values - self.centre)
+
+    def smoothed(self, rounds: int = 1) -> Array:
+        """The paths after `rounds` means of each node with its neighbours, weighted by conductance, (paths, N)."""
+        size, ends = self.values.shape[1], np.concatenate([self.pairs, self.pairs[:, ::-1]]).T
+        W: Any = csr_array((np.tile(self.conductances, 2), tuple(ends)), shape=(size, size))
+        links, degree = W.sum(axis=1), np.maximum(np.diff(W.indptr), 1)
+        # the node itself weighs as much as one of its neighbours
+        own = np.where(links > 0.0, links / degree, 1.0)[:, None]
+        values = self.values.T
+        for _ in range(rounds):
+            values = (W @ values + own * values) / (links[:, None] + own)
+        return values.T
+
+    def excursion(self, threshold: float) -> NDArray[np.bool_]:
+        """Nodes where each path is at least `threshold`, (paths, N)."""
+        return self.values >= threshold
+
+    def exceedance(self, threshold: float, confidence: float = 0.95) -> tuple[Array, Array, Array]:
+        """Share of paths at or above `threshold` at each node, and an interval (low, high), arrays (N,).
+
+        The paths are independent draws, so the number above is binomial with the exceedance probability of the
+        posterior at the released scale; the interval is that of Clopper and Pearson, exact for each node by itself.
+        """
+        if not 0.0 < confidence < 1.0:
+            raise ValueError(f"confidence must lie strictly between 0 and 1; got {confidence!r}.")
+        count, above = len(self.values), self.excursion(threshold).sum(axis=0).astype(np.float64)
+        tail = 0.5 * (1.0 - confidence)
+        low = np.where(above > 0, betaincinv(np.maximum(above, 1.0), count - above + 1.0, tail), 0.0)
+        high = np.where(above < count, betaincinv(above + 1.0, np.maximum(count - above, 1.0), 1.0 - tail), 1.0)
+        return above / count, low, high
+
+
+class LatticeSampler(PrivateEstimator):
+    """Release posterior sample paths on a public lattice or a map of districts under differential privacy.
+
+    Covariates *and* responses are private. All parameters are public and must not be chosen by looking at the records
+    given to ``fit``. No noise is added beyond the posterior's own.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        Public graph and prior: `Lattice.hexagon`, `Lattice.square`, `Lattice.car`, `Lattice.of_precision`, or districts
+        from a file (`discretion.spatial.districts`).
+    response_range : (low, high)
+        Public range of the response; responses are clipped to it.
+    scale : float, optional
+        Posterior scale. Give either ``scale``, or ``epsilon`` to have the smallest scale that costs at most that.
+    epsilon, delta : float, optional
+        Target of the whole release. Where n is public ``delta`` is ``n ** -1.1`` by default.
+    ridge, paths, centre, neighbours, most_records, rule, contributions, unit
+        As in `LatticeMechanism`.
+    ledger : Ledger or path, optional
+        Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
+    randomness : Randomness, optional
+        For tests only; by default the operating system's.
+
+    Attributes
+    ----------
+    release_ : LatticeRelease
+    mechanism_ : LatticeMechanism
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discretion import Box
+    >>> from discretion.gp.lattice import Lattice
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.uniform(size=(2000, 2)), rng.uniform(-1, 1, size=2000)
+    >>> lattice = Lattice.hexagon(0.1, Box((0, 0), (1, 1)), killing=0.3)
+    >>> model = LatticeSampler(lattice, (-1, 1), ridge=6.0, epsilon=3.0, rule="closed-form").fit(X, y)
+    >>> model.release_.values.shape == (1, lattice.size)
+    True
+    """
+
+    def __init__(
+        self,
+        lattice: Lattice | None = None,
+        response_range: tuple[float, float] = (-1.0, 1.0),
+        *,
+        ridge: float = 6.0,
+        scale: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        paths: int = 1,
+        centre: float | None = None,
+        neighbours: Neighbours | str = "replace",
+        most_records: int = 1_000_000,
+        rule: str = "renyi",
+        contributions: int = 1,
+        unit: str | None = None,
+        ledger: Ledger | str | Path | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.lattice = lattice
+        self.response_range = response_range
+        self.ridge = ridge
+        self.scale = scale
+        self.epsilon = epsilon
+        self.delta = delta
+        self.paths = paths
+        self.centre = centre
+        self.neighbours = neighbours
+        self.most_records = most_records
+        self.rule = rule
+        self.contributions = contributions
+        self.unit = unit
+        self.ledger = ledger
+        self.randomness = randomness
+
+    def mechanism(self, n: int | None = None) -> LatticeMechanism:
+        """The mechanism these parameters describe, for a public number n of records; reads no record.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range or missing, or no scale meets the target.
+        """
+        if self.lattice is None:
+            raise ValueError("Give a public lattice, such as Lattice.hexagon(spacing, domain, killing).")
+        if (self.scale is None) == (self.epsilon is None):
+            raise ValueError("Give either scale, or epsilon to have the scale that just meets it; not both.")
+        public = Neighbours(self.neighbours) is not Neighbours.ADD_REMOVE
+        if self.delta is None and not (public and n is not None and n > 1):
+            raise ValueError("delta = n ** -1.1 needs a public number of records, 2 or more; give a delta.")
+        parameters: dict[str, Any] = {
+            "lattice": self.lattice,
+            "response_range": tuple(self.response_range),
+            "ridge": self.ridge,
+            "delta": float(n or 0) ** -1.1 if self.delta is None else self.delta,
+            "paths": self.paths,
+            "centre": self.centre,
+            "neighbours": self.neighbours,
+            "most_records": self.most_records,
+            "rule": self.rule,
+            "contributions": self.contributions,
+            "unit": self.unit,
+        }
+        if self.scale is not None:
+            return LatticeMechanism(scale=self.scale, **parameters)
+        assert self.epsilon is not None
+        return LatticeMechanism.calibrated(n=n, epsilon=self.epsilon, **parameters)
+
+    def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
+        """What fitting n records will cost, before any record is seen."""
+        return self.mechanism(n).privacy_loss(n)
+
+    @cleared
+    def fit(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Self:
+        """Charge the ledger, draw the paths and forget the records.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Private covariates: places, or node numbers in one column where the lattice has no places.
+        y : array (n,)
+            Private responses.
+        units : array (n,), optional
+            Whose record it is. Of each unit's records ``contributions`` are kept, picked at random without looking at
+            them; the guarantee is for all that one unit has.
+
+        Raises
+        ------
+        ValueError
+            On bad shapes or values (named by row, never by value), before anything is charged.
+        BudgetExceeded
+            If the ledger's budget can't pay; nothing was read.
+        """
+        X, y = self._private(X, y)
+        records = owned_records(X, y, units, self.contributions, self.randomness)
+        count = len(records.covariates)
+        mechanism = self.mechanism(count)
+        if units is not None:
+            mechanism = replace(mechanism, unit=unit_in_words(self.unit or OWNER, self.contributions))
+        release = self._charged(mechanism, records, count if mechanism.n_is_public else mechanism.most_records)
+        assert isinstance(release, LatticeRelease)
+        self.release_ = release
+        self.mechanism_ = mechanism
+        return self
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Mean of the released paths at the nodes of X, shape (len(X),). Post-processing: free."""
+        return self.release_.values.mean(axis=0)[self.mechanism_.lattice.node(self._points(X))]

@@ -1,0 +1,153 @@
+"""A public map of districts as a graph: which share a border, and in which one a point lies.
+
+Needs the ``geo`` extra (shapely); other formats than GeoJSON also geopandas.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array, diags_array
+
+from discretion.gp.lattice import Lattice
+
+__all__ = ["Districts"]
+
+Array = NDArray[np.float64]
+
+
+def _shapely() -> Any:
+    try:
+        import shapely
+    except ImportError:
+        raise ImportError("Districts need shapely: install discretion[geo].") from None
+    return shapely
+
+
+@dataclass(frozen=True, eq=False)
+class Districts:
+    """Polygons in the plane of the covariates and their names. Public: fixed without a look at the records.
+
+    Two districts are neighbours if they share a border of positive length, up to gaps of ``tolerance``. A point belongs
+    to the nearest district (distance 0 inside); on a shared border to the first in the file.
+    """
+
+    shapes: tuple[Any, ...]
+    names: tuple[str, ...]
+    tolerance: float = 0.0
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], name: str | None = None, *, tolerance: float = 0.0) -> Self:
+        """The polygons of a GeoJSON file, or of what geopandas reads (GeoPackage), one district a feature.
+
+        Parameters
+        ----------
+        path : path
+            Coordinates are those of the covariates, not longitude and latitude unless the covariates are.
+        name : str, optional
+            Property that names a district; their numbers by default.
+        tolerance : float >= 0
+            Width of gaps between drawn borders that still count as shared.
+
+        Raises
+        ------
+        ValueError
+            If the file can't be read, holds no polygon or a broken one, or has no such property.
+        ImportError
+            Without shapely, or geopandas for other formats.
+        """
+        shapely, path = _shapely(), Path(path)
+        if path.suffix.lower() in (".geojson", ".json"):
+            try:
+                features = json.loads(path.read_text(encoding="utf-8")).get("features", [])
+                shapes = [shapely.from_geojson(json.dumps(feature["geometry"])) for feature in features]
+                properties = [dict(feature.get("properties") or {}) for feature in features]
+            except OSError as error:
+                raise ValueError(f"The districts {path} can't be read: {error.strerror}.") from None
+            except (ValueError, AttributeError, KeyError, TypeError, RecursionError, shapely.errors.ShapelyError):
+                raise ValueError(f"The districts {path} are not GeoJSON.") from None
+        else:
+            try:
+                import geopandas
+            except ImportError:
+                raise ImportError(f"Reading {path.suffix} files needs geopandas; GeoJSON does not.") from None
+            frame = geopandas.read_file(path)
+            shapes, properties = list(frame.geometry), frame.drop(columns="geometry").to_dict("records")
+        if name is not None and any(name not in each for each in properties):
+            raise ValueError(f"Not every district of {path} has the property {name!r}.")
+        names = [str(number if name is None else each[name]) for number, each in enumerate(properties)]
+        return cls(tuple(shapes), tuple(names), tolerance)
+
+    def __post_init__(self) -> None:
+        if not self.shapes:
+            raise ValueError("There are no districts.")
+        if len(self.names) != len(self.shapes) or len(set(self.names)) != len(self.names):
+            raise ValueError("Every district needs a name of its own.")
+        if not 0.0 <= self.tolerance < np.inf:
+            raise ValueError(f"tolerance must be a length, at least 0; got {self.tolerance!r}.")
+        broken = [
+            name
+            for shape, name in zip(self.shapes, self.names, strict=True)
+            if shape is None
+            or shape.geom_type not in ("Polygon", "MultiPolygon")
+            or shape.is_empty
+            or not shape.is_valid
+        ]
+        if broken:
+            raise ValueError(f"These districts are no valid polygons: {', '.join(broken[:10])}.")
+
+    @cached_property
+    def _tree(self) -> Any:
+        return _shapely().STRtree(self.shapes)
+
+    @cached_property
+    def neighbours(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs (i, j), i < j, of districts that share a border."""
+        shapely, shapes = _shapely(), np.array(self.shapes, dtype=object)
+        wide = shapely.buffer(shapes, self.tolerance) if self.tolerance > 0.0 else shapes
+        first, second = shapely.STRtree(wide).query(wide, predicate="intersects")
+        kept = first < second
+        first, second = first[kept], second[kept]
+        shared = shapely.intersection(wide[first], wide[second])
+        # a corner alone has no length; with a tolerance it has an area about its square
+        kept = shapely.length(shared) > 16.0 * self.tolerance
+        return first[kept].astype(np.int64), second[kept].astype(np.int64)
+
+    def locate(self, X: ArrayLike) -> NDArray[np.int64]:
+        """The district of each point of X (n, 2): the nearest, which is the one it lies in."""
+        points = _shapely().points(np.asarray(X, dtype=np.float64))
+        number, found = self._tree.query_nearest(points, all_matches=True)
+        district = np.full(len(points), len(self.shapes), dtype=np.int64)
+        np.minimum.at(district, number, found)
+        return district
+
+    def lattice(self, killing: float | None = None, *, share: float | None = None) -> Lattice:
+        """The prior on the districts: ``killing I + Laplacian``, or the proper CAR ``D - share W``.
+
+        Parameters
+        ----------
+        killing : float > 0
+            kappa^2, with unit conductance across each shared border.
+        share : float in [0, 1)
+            Instead; a district without neighbours has no CAR and is refused.
+        """
+        if (killing is None) == (share is None):
+            raise ValueError("Give killing (kappa^2 > 0) or share (below 1), not both.")
+        size, (first, second) = len(self.shapes), self.neighbours
+        row, column = np.concatenate([first, second]), np.concatenate([second, first])
+        W = coo_array((np.ones(row.size), (row, column)), shape=(size, size)).tocsr()
+        places = np.array([shape.representative_point().coords[0] for shape in self.shapes], dtype=np.float64)
+        if share is not None:
+            return Lattice.car(W, share, locations=places, locate=self.locate)
+        assert killing is not None
+        degree = np.asarray(W.sum(axis=1), dtype=np.float64)
+        Q = diags_array(degree + float(killing)) - W
+        graph = f"districts, killing {killing:g}"
+        return Lattice.of_precision(Q, locations=places, locate=self.locate, graph=graph)
