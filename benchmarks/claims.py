@@ -17,9 +17,11 @@ from rich.table import Table
 
 from benchmarks import (  # noqa: F401  (importing registers the rows)
     audit_claims,
+    bayesopt_claims,
     composition_claims,
     excursion_claims,
     kernel_sum_claims,
+    lattice_claims,
     ledger_claims,
     map_claims,
     noise_claims,

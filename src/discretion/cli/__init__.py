@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from discretion.cli import gradient, selection  # noqa: F401  (they register their commands)
 from discretion.cli.audit import audit
 from discretion.cli.certificate import certificate
 from discretion.cli.cost import calibrate, cost
 from discretion.cli.ledger import ledger
 from discretion.cli.plan import plan
 from discretion.cli.release import release
-from discretion.cli.selection import cost_selection as _  # noqa: F401  (registers the selection commands)
 
 app = typer.Typer(
     name="discretion",

@@ -1,0 +1,439 @@
+"""Private local Bayesian optimisation as a mechanism: what is public, what a run costs, and one step of it.
+
+At each step, around theta: choose locations Z, evaluate the losses l_i of every record there, and release
+
+    (1/n) sum_i clip_B(A l_i) + sigma_t g,    sigma_t = 2 B / (n mu_t),    sum mu_t^2 = mu^2,
+
+A the map from losses to the posterior mean of the gradient. Then move. Locations, A and sigma depend on releases
+alone, so that the run is mu-GDP whatever the losses do: no assumption on them, on the kernel or on B is needed, only
+that the loss of a record depends on no other record. `docs/proofs/gradient-descent.md`.
+
+Source: Sopa, Marusic, Avella-Medina and Cunningham, *Scalable differentially private Bayesian optimization* (2025).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discretion.bayesopt.accounting import RULE, mu_within, training_mu_total
+from discretion.bayesopt.clipping import AdaptiveClip, aggregate_sensitivity, clip, per_record_sensitivity
+from discretion.bayesopt.descent import AdaGrad, Constant, Schedule, Update
+from discretion.bayesopt.design import Criterion, Design, adaptive_design, aggregate_design, design
+from discretion.bayesopt.kernels import GradientKernel, gradient_kernel
+from discretion.bayesopt.release import LocalSearchRelease
+from discretion.bayesopt.space import Space
+from discretion.bayesopt.surrogate import MEAN_NUGGET, POINT_NUGGET, Estimate, GradientPosterior, Offset
+from discretion.gp import RBF
+from discretion.privacy import Certificate, GaussianDP, Neighbours, PublicError, Randomness
+from discretion.privacy.frames import cleared
+from discretion.privacy.lattice import lattice_spacing, to_lattice
+
+__all__ = ["Evaluations", "LocalSearch", "Plan"]
+
+Floats = NDArray[np.float64]
+
+_KERNEL, _UPDATE, _SCHEDULE = RBF(0.2), AdaGrad(0.1), Constant()
+_ITERATIONS = 200  # of the optimiser of locations, for few parameters
+_INFLATED = 1.0 + 1e-13  # so that rounding never makes a step cost more than its share
+
+WHAT = (
+    "What leaves is every noisy gradient and all that was computed from them: the path of the parameters, the places "
+    "where losses were evaluated and how many. No loss leaves, so there is no best value and no best trial.",
+    "Floating point: sums over records are exact; the noise is a continuous Gaussian in double precision whose last "
+    "bits a public lattice hides, which is not a proof.",
+    "Other runs on the same records, such as those that chose steps, clipping norm or rate: each costs as much again.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluations:
+    """PRIVATE. What `LocalSearch.run` runs on: a function of parameters that gives the losses, and how many records.
+
+    Args:
+        losses: called with the list of the b parameter dictionaries of a step; returns (n, b) losses or chunks of such
+            rows (means, shape (b,), in aggregate mode).
+        n: the public number of records.
+    """
+
+    losses: Callable[[list[dict[str, Any]]], Any]
+    n: int
+
+    def __repr__(self) -> str:
+        return "Evaluations(PRIVATE)"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A step before any loss is known: all public.
+
+    Attributes:
+        theta: (d,). new: locations to evaluate, (b, d). old: locations evaluated before that are used again, (c, d).
+        estimate: the map A over old and new locations, and the covariance.
+        clip: B_t. sensitivity: of the mean. noise: sigma_t.
+        fraction_noise: that of the fraction of unclipped records, or None.
+        mu: what the step costs.
+    """
+
+    theta: Floats
+    new: Floats
+    old: Floats
+    estimate: Estimate
+    clip: float
+    sensitivity: float
+    noise: float
+    fraction_noise: float | None
+    mu: float
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSearch:
+    """The public parameters of a private local search. All are fixed before a record is read.
+
+    Parameters
+    ----------
+    space : Space
+    mu : float
+        What the whole run costs in Gaussian DP; or use `calibrated(epsilon=, delta=)`.
+    steps : int
+        T, fixed in advance.
+    clip : float
+        B, the norm to which each record's gradient estimate is clipped, in loss per scaled unit. Privacy holds whatever
+        it is; a B that clips most records biases the direction, a B that clips none adds noise.
+    delta : float
+        The delta at which the certificate states epsilon.
+    start : dict, optional
+        Parameters to begin at; the middle of the box by default.
+    batch : int, optional
+        b, evaluations a step; d + 1 by default.
+    tolerance : float, optional
+        Instead of a fixed b: the smallest b <= `batch` that brings the trace to this fraction of its prior value.
+    kernel
+        RBF, Matern52, RationalQuadratic, Matern32 of `discretion.gp`, or `Polynomial`; length scales in scaled units.
+        RBF(0.2) by default. The prior belief about the loss surface: public, never fitted to private losses.
+    offset : {"trend", "mean", "none"}
+        What becomes of a record's constant.
+    cache : int, optional
+        How many old evaluations nearest to theta are used again; 3 d by default, none in aggregate mode. Their losses
+        are kept in memory: private.
+    update : Update
+        SGD, Momentum, AdaGrad (default) or Adam.
+    schedule : Schedule
+        How mu^2 is divided among the steps.
+    largest_loss : float, optional
+        Lambda. Aggregate mode: only means over records of losses clamped to [0, Lambda] are told. The noise is then
+        up to many times larger.
+    norm : float
+        A guess of the losses' RKHS norm, from which the aggregate mode chooses how far apart to evaluate.
+    adaptive_clip : AdaptiveClip, optional
+        Learn the clipping norm, for a share of the budget.
+    learn_kernel, smooth : bool
+        Fit length scale and variance to the released gradients, for later locations; move along the posterior mean of
+        the gradient given all releases. Free of charge.
+    point_nugget, mean_nugget : float
+        Noise variance of evaluations in units of the signal variance, where locations are chosen and in the map. For
+        noisy evaluations both are the public variance of the noise.
+    training_mu : float, optional
+        mu_0 of each training run, where evaluations train on private records; None: training data are public.
+    seed : int
+        Public: turns the stencils.
+    unit : str
+        The unit of privacy in words.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range; the message says how to mend it.
+    """
+
+    space: Space
+    mu: float
+    steps: int
+    clip: float
+    delta: float = 1e-5
+    start: Mapping[str, Any] | None = None
+    batch: int | None = None
+    tolerance: float | None = None
+    kernel: Any = _KERNEL
+    offset: Offset = "trend"
+    cache: int | None = None
+    update: Update = _UPDATE
+    schedule: Schedule = _SCHEDULE
+    largest_loss: float | None = None
+    norm: float = 1.0
+    adaptive_clip: AdaptiveClip | None = None
+    learn_kernel: bool = False
+    smooth: bool = False
+    point_nugget: float = POINT_NUGGET
+    mean_nugget: float = MEAN_NUGGET
+    training_mu: float | None = None
+    seed: int = 0
+    unit: str = "one record of those on which losses are evaluated"
+
+    name = "private-local-search"
+    neighbours = Neighbours.REPLACE
+    n_is_public = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.space, Space):
+            object.__setattr__(self, "space", Space(self.space))
+        numbers = {"mu": self.mu, "norm": self.norm, "point_nugget": self.point_nugget, "mean_nugget": self.mean_nugget}
+        optional = {"tolerance": self.tolerance, "largest_loss": self.largest_loss, "training_mu": self.training_mu}
+        for label, value in (numbers | {k: v for k, v in optional.items() if v is not None}).items():
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{label} must be a positive finite number; got {value!r}.")
+        counts = {"steps": self.steps, "batch": self.batch, "cache": self.cache, "seed": self.seed}
+        for label, value in counts.items():
+            least = 0 if label in ("cache", "seed") else 1
+            if value is not None and (isinstance(value, bool) or int(value) != value or value < least):
+                raise ValueError(f"{label} must be a whole number of at least {least}; got {value!r}.")
+        per_record_sensitivity(self.clip, 1)
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        if self.offset not in ("trend", "mean", "none"):
+            raise ValueError(f'offset must be "trend", "mean" or "none"; got {self.offset!r}.')
+        if self.aggregate and self.adaptive_clip is not None:
+            raise ValueError("adaptive_clip needs the losses of each record, which the aggregate mode does not see.")
+        if self.aggregate and self.tolerance is not None:
+            raise ValueError("In aggregate mode locations are chosen for their noise too; leave out tolerance.")
+        object.__setattr__(self, "start", self.space.parameters(self._start()))
+        _ = self.gradient_kernel.scales(self.space.size), self.shares
+
+    @classmethod
+    def calibrated(cls, space: Any, *, epsilon: float, delta: float, **parameters: Any) -> Self:
+        """The search that costs (epsilon, delta): with the largest mu that does. Other arguments as for the class."""
+        return cls(space, mu=mu_within(epsilon, delta), delta=delta, **parameters)
+
+    def _start(self) -> Floats:
+        return np.zeros(self.space.size) if self.start is None else self.space.theta(self.start)
+
+    # --- what it costs, from public parameters alone
+
+    @property
+    def aggregate(self) -> bool:
+        """Whether only means over the records are seen."""
+        return self.largest_loss is not None
+
+    @cached_property
+    def gradient_kernel(self) -> GradientKernel:
+        """The kernel with its derivatives."""
+        return gradient_kernel(self.kernel)
+
+    @cached_property
+    def shares(self) -> Floats:
+        """The shares of mu^2, one a step."""
+        shares = np.asarray(self.schedule.shares(self.steps), dtype=np.float64)
+        if shares.shape != (self.steps,) or not ((shares > 0).all() and abs(shares.sum() - 1.0) < 1e-12):
+            raise ValueError("The schedule must give one positive share a step, which sum to 1.")
+        return shares
+
+    @property
+    def most_evaluations(self) -> int:
+        """How many evaluations a run makes at most."""
+        return self.steps * self._batch
+
+    @property
+    def _batch(self) -> int:
+        return self.space.size + 1 if self.batch is None else self.batch
+
+    @property
+    def most_cached(self) -> int:
+        """How many old evaluations are kept."""
+        return (0 if self.aggregate else 3 * self.space.size) if self.cache is None else self.cache
+
+    def noise(self, n: int, step: int = 0) -> float:
+        """sigma_t of a step on n records, at the clipping norm as given (not known in advance in aggregate mode)."""
+        mu, _ = self._costs(step)
+        return per_record_sensitivity(self.clip, n) / mu * _INFLATED
+
+    def privacy_loss(self, n: int) -> GaussianDP:
+        """mu-GDP for the whole run, whatever the losses do. Proof: `docs/proofs/gradient-descent.md`, Theorem 1."""
+        return GaussianDP(self.mu, neighbours=self.neighbours, rule=RULE)
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters as JSON data."""
+        optional = {"tolerance": self.tolerance, "largest_loss": self.largest_loss, "training_mu": self.training_mu}
+        adaptive = self.adaptive_clip
+        return optional | {
+            "space": self.space.describe(),
+            "mu": self.mu,
+            "steps": int(self.steps),
+            "clip": self.clip,
+            "start": dict(self.start or {}),
+            "batch": int(self._batch),
+            "kernel": repr(self.kernel),
+            "offset": self.offset,
+            "cache": int(self.most_cached),
+            "update": self.update.describe(),
+            "schedule": self.schedule.describe(),
+            "norm": self.norm,
+            "adaptive_clip": None if adaptive is None else vars(adaptive).copy(),
+            "learn_kernel": bool(self.learn_kernel),
+            "smooth": bool(self.smooth),
+            "point_nugget": self.point_nugget,
+            "mean_nugget": self.mean_nugget,
+            "seed": int(self.seed),
+        }
+
+    def scope(self) -> str:
+        """Whom the guarantee protects, in words."""
+        if self.training_mu is None:
+            return (
+                f"Protected: the records on which losses are evaluated, one replaced, mu = {self.mu:g}. Records that "
+                "models were trained on are not protected."
+            )
+        total = training_mu_total(self.training_mu, self.most_evaluations)
+        both = training_mu_total(self.training_mu, self.most_evaluations, self.mu)
+        return (
+            f"Protected: the records on which losses are evaluated, one replaced, mu = {self.mu:g}; training records "
+            f"mu <= {total:g} for at most {self.most_evaluations} runs of mu = {self.training_mu:g}, without the final "
+            f"model; a record in both sets mu <= {both:g}."
+        )
+
+    def certificate(self, n: int, randomness: Randomness) -> Certificate:
+        """The certificate of a run, finished or not: it states the budget, not what was spent of it."""
+        enforced = (
+            "Each record's gradient estimate is clipped before records are added up; one that is not finite is 0.",
+            "Places, maps and noise are functions of public parameters and earlier releases.",
+        )
+        if self.aggregate:
+            enforced = ("The estimate from the mean losses is clipped.", enforced[1])
+        declared = (
+            "The loss of a record depends on that record, the parameters and public material alone, and so does "
+            "whether an evaluation fails.",
+            "The public parameters were not chosen by looking at these records.",
+        )
+        if self.aggregate:
+            declared += (f"Means are of losses clamped to [0, {self.largest_loss:g}] record by record.",)
+        else:
+            declared += ("Rows of the losses are the same records in the same order in every step.",)
+        if self.training_mu is not None:
+            declared += (f"Each training run is {self.training_mu:g}-GDP for its training records.",)
+        return Certificate.issue(
+            self,
+            n=n,
+            delta=self.delta,
+            unit=self.unit,
+            randomness=randomness,
+            enforced=enforced,
+            declared=declared,
+            limits=(self.scope(), *WHAT),
+        )
+
+    # --- one step
+
+    def _costs(self, step: int) -> tuple[float, float | None]:
+        """mu of a step's gradient, and of its fraction of unclipped records."""
+        mu = self.mu * math.sqrt(self.shares[step])
+        if self.adaptive_clip is None:
+            return mu, None
+        share = self.adaptive_clip.share
+        return mu * math.sqrt(1.0 - share), mu * math.sqrt(share)
+
+    def plan(
+        self,
+        n: int,
+        step: int,
+        theta: Floats,
+        old: Floats,
+        clip_norm: float,
+        *,
+        kernel: GradientKernel | None = None,
+        new: Floats | None = None,
+    ) -> Plan:
+        """Where to evaluate at theta, the map and the noise: from public values alone.
+
+        Args:
+            n: the public number of records.
+            step: 0 to steps - 1.
+            theta: (d,), in the box. old: (c, d), locations whose losses are at hand.
+            clip_norm: B_t. kernel: if not the given one, one learned from releases.
+            new: where to evaluate, (b, d), if it is decided already.
+        """
+        kernel = self.gradient_kernel if kernel is None else kernel
+        mu, mu_fraction = self._costs(step)
+        trend = self.offset == "trend"
+        criterion = Criterion(kernel, theta, old, self.point_nugget, trend)
+        rng = np.random.default_rng([self.seed, step])
+
+        def posterior(new: Floats) -> Estimate:
+            found = GradientPosterior(kernel, theta.size, nugget=self.mean_nugget, offset=self.offset)
+            return found.append(old).append(new).at(theta)
+
+        def sensitivity(estimate: Estimate) -> float:
+            if self.largest_loss is None:
+                return per_record_sensitivity(clip_norm, n)
+            return aggregate_sensitivity(estimate.map, self.largest_loss, n, clip_norm)
+
+        if new is None:
+            new = self._design(criterion, rng, lambda Z: self._error(posterior(Z), sensitivity, mu)).locations
+        estimate = posterior(new)
+        change = sensitivity(estimate)
+        return Plan(
+            theta=theta,
+            new=new,
+            old=old,
+            estimate=estimate,
+            clip=clip_norm,
+            sensitivity=change,
+            noise=max(change, 1e-12 * clip_norm) / mu * _INFLATED,
+            fraction_noise=None if mu_fraction is None else 1.0 / (n * mu_fraction) * _INFLATED,
+            mu=math.hypot(mu, mu_fraction or 0.0) / _INFLATED,
+        )
+
+    def _error(self, estimate: Estimate, sensitivity: Callable[[Estimate], float], mu: float) -> float:
+        """Squared bias and noise of an aggregate step: R^2 Tr C + d (Delta/mu_t)^2."""
+        return self.norm**2 * estimate.trace + len(estimate.map) * (sensitivity(estimate) / mu) ** 2
+
+    def _design(self, criterion: Criterion, rng: np.random.Generator, error: Callable[[Floats], float]) -> Design:
+        bounds = self.space.bounds
+        if self.aggregate:
+            return aggregate_design(criterion, self._batch, bounds, rng, error)
+        iterations = max(20, min(_ITERATIONS, 40_000 // (self._batch * self.space.size)))
+        if self.tolerance is None:
+            return design(criterion, self._batch, bounds, rng, iterations=iterations)
+        return adaptive_design(criterion, self.tolerance, bounds, rng, most=self._batch, iterations=iterations)
+
+    def released(self, plan: Plan, n: int, total: Floats, unclipped: int, randomness: Randomness) -> tuple[Floats, Any]:
+        """PRIVATE sum in, PUBLIC gradient and fraction out: noise is added to the sum of n clipped estimates."""
+        scale = n * plan.noise
+        noisy = to_lattice(total + scale * randomness.standard_normal(total.shape), lattice_spacing(scale)) / n
+        if plan.fraction_noise is None:
+            return noisy, None
+        scale = n * plan.fraction_noise
+        count = unclipped + scale * float(randomness.standard_normal(()))
+        return noisy, float(to_lattice(count, lattice_spacing(scale))) / n
+
+    def released_aggregate(self, plan: Plan, means: Floats, randomness: Randomness) -> Floats:
+        """PRIVATE means in, PUBLIC gradient out."""
+        largest = self.largest_loss or 0.0
+        means = np.clip(np.where(np.isfinite(means), means, largest), 0.0, largest)
+        exact = clip((plan.estimate.map @ means)[None], plan.clip)[0]
+        return to_lattice(exact + plan.noise * randomness.standard_normal(exact.shape), lattice_spacing(plan.noise))
+
+    # --- as a mechanism
+
+    @cleared
+    def check(self, records: Any) -> int:
+        """The number of records of `Evaluations`."""
+        if not isinstance(records, Evaluations):
+            raise PublicError("A local search runs on Evaluations(losses, n).")
+        return records.n
+
+    @cleared
+    def run(self, records: Evaluations, randomness: Randomness) -> LocalSearchRelease:
+        """The whole run in memory. Called by a ledger after the loss has been reserved."""
+        from discretion.bayesopt.study import Study
+
+        study = Study(self, n=records.n, randomness=randomness)
+        while not study.done:
+            points = study.ask()
+            losses = records.losses(points) if points else np.empty((records.n, 0))
+            (study.tell_mean if self.aggregate else study.tell)(losses)
+        return study.result()
