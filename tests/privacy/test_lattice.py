@@ -1,4 +1,5 @@
 import math
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -39,11 +40,16 @@ def test_spacings_at_the_ends_of_the_floats():
 @example(2.0**52 - 0.5, 1.0)
 @example(-1e-20, 1.0)
 @example(1.7e308, 5e-324)
+@example(sys.float_info.max, 2.0**973)
 def test_rounding_is_exact_and_halves_go_up(value, spacing):
     (found,) = to_lattice([value], spacing)
     exact = Fraction(value) / Fraction(spacing)
-    quotient = Fraction(found) / Fraction(spacing) if math.isfinite(found) else None
-    assert quotient == math.floor(exact + Fraction(1, 2))
+    nearest = math.floor(exact + Fraction(1, 2))
+    if math.isinf(found):  # rounded up beyond the last float, and so refused where it would leave
+        assert nearest * Fraction(spacing) > Fraction(sys.float_info.max)
+        return
+    quotient = Fraction(found) / Fraction(spacing)
+    assert quotient == nearest
     if abs(exact) < 2**52:
         assert to_steps([value], spacing)[0] == quotient
     assert not (found == 0 and math.copysign(1.0, found) < 0)

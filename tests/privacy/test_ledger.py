@@ -462,7 +462,7 @@ def test_ten_thousand_entries_open_and_compose_in_a_second(place):
     with ledger.journal.transaction(write=True) as (session, known):
         digest, rows = known.digest, []
         for k in range(10_000):
-            event = Event(k + 1, k + 1, "reserved", session.who, "", "{}", key(texts[k % 100]), None)
+            event = Event(k + 1, k + 1, "reserved", session.who, "", "{}", key(texts[k % 100]), None, None)
             digest = event.digest(digest)
             rows.append({"ledger": ledger.id, **asdict(event), "digest": digest})
         for text in texts:
