@@ -20,6 +20,7 @@ from benchmarks import (  # noqa: F401  (importing registers the rows)
     bayesopt_claims,
     composition_claims,
     excursion_claims,
+    hygiene_claims,
     kernel_sum_claims,
     lattice_claims,
     ledger_claims,

@@ -11,7 +11,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from benchmarks import brute_force
 from benchmarks.attack import smallest_eigenvectors
 from benchmarks.harness import Measured, claim
-from benchmarks.planted import leaks
 from benchmarks.reference.posterior import ROWS
 from benchmarks.sampler_law import largest_deviation
 from discretion.posterior import Bounded, PosteriorSampler, posterior_epsilon
@@ -117,9 +116,3 @@ def estimator_checks() -> Measured:
     passed = sum(result["status"] == "passed" for result in results)
     failed = sum(result["status"] == "failed" for result in results)
     return Measured(f"{passed} passed, {failed} failed, {len(results) - passed - failed} not applicable", failed == 0)
-
-
-@claim("posterior", "A planted record's bytes in artefacts, pickles, logs, errors, ledger of a release", "none")
-def planted_record() -> Measured:
-    searched, found = leaks()
-    return Measured(f"{len(searched)} places searched, {len(found)} leaks {found or ''}".strip(), not found)

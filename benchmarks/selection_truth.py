@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from discretion.privacy import GaussianDP, Neighbours
 from discretion.selection.bounds import generic_renyi, poisson_renyi, pure_cost, tnb_renyi
 from discretion.selection.profile_bound import rank_curve, selection_deltas
 from discretion.selection.repetitions import (
@@ -20,7 +21,7 @@ from discretion.selection.repetitions import (
     geometric,
     logarithmic,
 )
-from discretion.selection.trade_off import Pair
+from discretion.selection.trade_off import Pair, pairs_of
 
 Array = NDArray[np.float64]
 
@@ -214,4 +215,32 @@ def hold(random: np.random.Generator, bases: int, laws: tuple[Repetitions, ...] 
                         kept = p > 1e-12
                         largest = np.max(np.log(p[kept] / r[kept]), keepdims=True)
                         tally.compare("pure", largest, np.array([pure_cost(limit, law)]), 1e-3)
+    return tally
+
+
+def hold_gaussian(random: np.random.Generator, bases: int, laws: tuple[Repetitions, ...] = LAWS) -> Tally:
+    """Hold the bounds of Gaussian runs, from their closed forms, against runs that report a fine cell of a Gaussian."""
+    tally = Tally()
+    for _ in range(bases):
+        mu = float(random.uniform(0.1, 1.5))
+        base = GaussianDP(mu, neighbours=Neighbours.REPLACE)
+        pair = pairs_of(base)[0]
+        edges = np.concatenate([[-np.inf], np.linspace(-6.0, 6.0 + mu, 150), [np.inf]])
+        cells = Finite(np.diff(ndtr(edges)), np.diff(ndtr(edges - mu)))
+        for law in laws:
+            bounds = {"Gaussian, Renyi": generic_renyi(base.renyi_excess, law, [rank_curve(law, pair.trade_off, 400)])}
+            if isinstance(law, NegativeBinomial):
+                bounds["Gaussian, Renyi, negative binomial"] = tnb_renyi(base.renyi_excess, np.inf, law)
+            if isinstance(law, Poisson):
+                bounds["Gaussian, Renyi, Poisson"] = poisson_renyi(base.renyi_excess, law, [pair])
+            found = {name: bound(_EXCESS) for name, bound in bounds.items()}
+            epsilons, deltas = selection_deltas(pair, law)
+            some = np.linspace(0, epsilons.size - 1, 9).astype(int)[:-1]
+            for side in (cells, cells.turned):
+                for ranks in orders(side, random):
+                    p, r = best_of(law, side.q, ranks), best_of(law, side.other, ranks)
+                    exact = np.maximum(p - np.exp(np.minimum(epsilons[some], 700.0))[:, None] * r, 0.0).sum(axis=1)
+                    tally.compare("Gaussian, profile", exact, deltas[some], 1e-13)
+                    for name, bound in found.items():
+                        tally.compare(name, divergence(p, r, _EXCESS), bound, 1e-11)
     return tally

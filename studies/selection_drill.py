@@ -92,9 +92,9 @@ class Drill(NamedTuple):
 
 
 def fixed(folder: Path) -> bool:
-    """Whether the draws of the search are on disk, and it has not ended."""
+    """Whether the search has begun its runs, its draws fixed on disk, and has not ended."""
     journal = folder / "journal"
-    return journal.exists() and len(journal.read_bytes().splitlines()) == 2
+    return journal.exists() and len(journal.read_bytes().splitlines()) >= 2
 
 
 def drill(folder: Path, kills: int) -> Drill:

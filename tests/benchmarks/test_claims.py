@@ -1,12 +1,11 @@
 """The harness of claims, and the fast claims about privacy as tests."""
 
 import json
-import pickle
 
 import numpy as np
 import pytest
 
-from benchmarks import attack, claims, planted, sampler_law
+from benchmarks import attack, claims, sampler_law
 from benchmarks.harness import AREAS, CLAIMS, Measured, claim
 
 
@@ -46,20 +45,6 @@ def test_rows_of_numpy_figures_are_json(monkeypatch, capsys):
         claims.main()
     assert ended.value.code == 0
     assert json.loads(capsys.readouterr().out)[0]["holds"] is True
-
-
-def test_nothing_planted_comes_out(tmp_path):
-    searched, found = planted.leaks()
-    assert len(searched) >= 15
-    assert found == []
-
-
-def test_the_search_would_find_a_leak(tmp_path):
-    sales = tmp_path / "sales.csv"
-    planted.table(sales)
-    X = np.array([[planted.EASTING, planted.NORTHING]])
-    for leak in (sales.read_bytes(), pickle.dumps(X), repr(X.tolist()).encode(), f"at {planted.PRICE:,}".encode()):
-        assert any(mark in leak for mark in planted.patterns())
 
 
 @pytest.mark.parametrize("n", [100, pytest.param(2_000, marks=pytest.mark.slow)])

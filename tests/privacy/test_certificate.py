@@ -390,7 +390,7 @@ def test_understating_is_refused_with_what_and_by_how_much():
         ({"parameters": {"bound": "2", "scale": 0.01, "mu": 2.0}}, "cannot be computed"),
         ({"loss": {"type": "unheard-of"}}, "stored loss cannot be read"),
         ({"loss": GaussianDP(0.9, neighbours=REPLACE).to_dict()}, "the stored loss is"),
-        ({"loss": PureDP(0.1, neighbours=REPLACE).to_dict()}, "the stored loss gives epsilon"),
+        ({"loss": PureDP(0.1, neighbours=REPLACE).to_dict()}, "the stored loss gives"),
     ],
 )
 def test_what_does_not_follow_from_the_parameters_is_refused(changes, words):

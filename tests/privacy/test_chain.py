@@ -212,17 +212,18 @@ def test_heads_of_the_beginning(ledger, lines, tmp_path):
 
 
 def certificate(ledger: Ledger, entry: int, **changes) -> Certificate:
+    loss = LOSSES[(entry - 1) % len(LOSSES)]
     return Certificate(
         mechanism="m",
         parameters=changes.get("parameters", {"k": entry - 1, "x": 0.1 * (entry - 1)}),
         n=3,
         neighbours=REPLACE,
         unit="a sale",
-        epsilon=1.0,
+        epsilon=loss.epsilon(1e-5),
         delta=1e-5,
         order=None,
         rule="r",
-        loss=LOSSES[0].to_dict(),
+        loss=loss.to_dict(1e-5),
         enforced=(),
         declared=(),
         limits=(),

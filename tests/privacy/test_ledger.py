@@ -177,7 +177,7 @@ def test_creation_that_fails_halfway_leaves_nothing(cluster, tmp_path, monkeypat
 
 def test_a_file_that_is_no_ledger_says_what_is_wrong_and_what_to_do(tmp_path):
     ledger = small(tmp_path / "good")
-    with pytest.raises(LedgerError, match=r'There is no ledger.*Ledger\.create\("absent"'):
+    with pytest.raises(LedgerError, match=r"There is no ledger.*ledger init absent"):
         Ledger.open(tmp_path / "absent")
     with pytest.raises(LedgerError, match="No such file"):
         small(tmp_path / "nowhere" / "x")

@@ -70,6 +70,7 @@ class MeanMechanism:
             delta=self.delta,
             unit="one number",
             randomness=randomness,
+            loss=self.privacy_loss(n),
             enforced=("Numbers lie in [0, 1].",),
         )
 

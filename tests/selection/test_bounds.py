@@ -234,6 +234,10 @@ def test_candidates_are_averaged():
     assert heterogeneous([cheap, cheap], [0.5, 0.5]) is cheap
     with pytest.raises(ValueError, match="sum 1"):
         heterogeneous([cheap, dear], [0.9, 0.2])
+    assert heterogeneous([cheap, dear], [1.0, 0.0]) is cheap
+    for weights in ([1.5, -0.5], [0.0, 0.0], [np.nan, 1.0]):
+        with pytest.raises(ValueError, match="at least 0"):
+            heterogeneous([cheap, dear], weights)
     with pytest.raises(NeighbourMismatch):
         heterogeneous([cheap, GaussianDP(1.0, neighbours=Neighbours.ADD_REMOVE)], [0.5, 0.5])
 
@@ -296,3 +300,40 @@ def test_no_lower_bound_from_an_upper_one():
         selection_lower_bound(RenyiCurve(zcdp(0.1), neighbours=REPLACE, rule="x"), geometric(10), 1e-6)
     base = LaplaceDP(1.0, neighbours=REPLACE)
     assert selection_lower_bound(base, geometric(10), 1e-6) <= selection_loss(base, geometric(10)).epsilon(1e-6)
+
+
+def test_a_divergence_that_underflows_at_low_orders_is_not_free():
+    """Two outcomes, one next to impossible: the KL bound is 0 in double precision, and many runs find it."""
+    p, q = 1e-9, 1e-12
+
+    def curve(x):
+        with np.errstate(all="ignore"):
+            high = (1 + x) * np.log(p) - x * np.log(q)
+            value = np.logaddexp(high, (1 + x) * np.log1p(-p) - x * np.log1p(-q)) / x
+        return np.where(x < 1e-6, 0.0, np.maximum(value, 0.0))
+
+    base, law = RenyiCurve(curve, neighbours=REPLACE, rule="two outcomes"), geometric(20.0)
+    assert base.renyi_excess(0.0) == 0.0
+    loss = selection_loss(base, law)
+    assert loss is not base
+    attained = float(law.success(p)) - np.exp(6.0) * float(law.success(q))
+    assert base.delta(6.0) < attained <= loss.delta(6.0)
+    free = PureDP(0.0, neighbours=REPLACE)
+    assert selection_loss(free, law) is free
+
+
+@pytest.mark.parametrize("last", [0.0, 1e-3])
+@pytest.mark.parametrize("delta", [None, 1e-3, 1e-6])
+def test_selections_over_profiles_can_be_stored(last, delta):
+    base = PrivacyProfile((0.0, 0.3, 1.0), (0.4, 0.2, last), neighbours=REPLACE)
+    loss = selection_loss(base, Poisson(2.0))
+    again = PrivacyLoss.from_dict(loss.to_dict(delta))
+    assert again.epsilon(delta or 1e-2) >= loss.epsilon(delta or 1e-2) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("supremum", [np.inf, 50.0])
+def test_a_lowered_curve_rises_up_to_infinity(supremum):
+    rising = _Rising.of(lambda x: 1.0 + 1.0 / np.maximum(x, 1e-9) + np.where(np.isinf(x), -0.5, 0.0), supremum)
+    orders = np.append(np.geomspace(1e-6, 1e12 if supremum == np.inf else 49.0, 200), np.inf)
+    values = rising(orders) if supremum == np.inf else rising(orders[:-1])
+    assert (np.diff(values) >= 0).all()

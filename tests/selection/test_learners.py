@@ -1,4 +1,6 @@
+import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,7 +18,8 @@ from discretion.selection import (
     PrivateRidge,
     RidgeMechanism,
 )
-from discretion.selection.linear import _minimiser, objective_perturbation_loss, ridge_sensitivity
+from discretion.selection.linear import objective_perturbation_loss, ridge_sensitivity
+from discretion.selection.minimiser import logistic_minimiser
 
 PLANTED = 0.8415162342
 BOTH = (Neighbours.REPLACE, Neighbours.ADD_REMOVE)
@@ -85,6 +88,12 @@ def test_ridge_price_is_gaussian():
     ).privacy_loss(10_000)
     assert 0.5 < loss.mu < 0.5 * (1 + 1e-7)
     assert loss.epsilon(1e-6) == pytest.approx(gaussian_epsilon(0.5, 1e-6), rel=1e-6)
+
+
+def test_response_ranges_that_could_overflow_are_refused():
+    for low, high in ((-1e308, 1e308), (0.0, 1e-200), (1.0, 1.0)):
+        with pytest.raises(ValueError, match="response_range"):
+            RidgeMechanism(dimension=1, feature_bound=1.0, alpha=1.0, mu=1.0, delta=1e-6, response_range=(low, high))
 
 
 def test_check_estimator_ridge():
@@ -162,11 +171,49 @@ def test_monte_carlo_of_the_moment():
 
 def test_the_minimiser_is_one():
     rng = np.random.default_rng(0)
-    for alpha in (1e-3, 1.0, 1e3):
-        Z, linear = rng.normal(size=(200, 5)) / 3, 10 * rng.normal(size=5)
-        w = _minimiser(Z, alpha, linear)
+    for n, alpha in ((200, 1e-3), (200, 1.0), (200, 1e3), (3000, 1.0)):
+        Z, linear = rng.normal(size=(n, 5)) / 5, 10 * rng.normal(size=5)
+        w = logistic_minimiser(Z, alpha, linear, 1e6, 1e-8)
         gradient = alpha * w + linear - Z.T @ expit(-(Z @ w))
-        assert np.linalg.norm(gradient) <= 1e-8
+        assert np.linalg.norm(gradient) <= 2e-8
+
+
+@pytest.mark.parametrize(
+    ("alpha", "mu"), [(1.0, 0.1), (1e-4, 0.3), (1e-6, 0.1), (1e-8, 0.1), (1e-9, 10.0), (1e-6, 1e-4)]
+)
+def test_no_records_make_the_minimiser_fail(alpha, mu):
+    """The gradient is below its public bound, with records and without, separable or not."""
+    mechanism = LogisticMechanism(
+        dimension=3,
+        feature_bound=1.0,
+        alpha=alpha,
+        mu=mu,
+        delta=1e-6,
+        neighbours=Neighbours.ADD_REMOVE,
+        most_records=30,
+    )
+    rng, tolerance, reach = np.random.default_rng(5), mechanism.tolerance(None), mechanism.reach(None)
+    for n in (0, 1, 3, 30):
+        Z = mechanism._scaled(rng.normal(size=(n, 3)))
+        for labels in (np.ones(n), rng.choice([-1.0, 1.0], n), np.sign(Z[:, 0])):
+            for _ in range(3):
+                linear = rng.normal(size=4) / mu
+                w = logistic_minimiser(labels[:, None] * Z, alpha, linear, reach, tolerance)
+                gradient = alpha * w + linear - (labels[:, None] * Z).T @ expit(-labels * (Z @ w))
+                assert np.linalg.norm(gradient) <= tolerance * (1 + 1 / 8)
+                assert np.linalg.norm(w) <= reach + tolerance / alpha
+        mechanism.run(LabelledRecords(rng.normal(size=(n, 3)), np.zeros(n)), SeededRandomness(n))
+    assert mechanism.output_noise(None) >= 2 * tolerance / alpha / (0.01 * mu)
+
+
+def test_parameters_beyond_double_precision_are_refused_whatever_the_records():
+    for n in (0, 1):
+        mechanism = LogisticMechanism(
+            dimension=1, feature_bound=1.0, alpha=1e-13, mu=0.1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE
+        )
+        with pytest.raises(PublicError, match="Double precision") as raised:
+            mechanism.check(LabelledRecords(np.ones((n, 1)), np.zeros(n)))
+        assert "1,000,000 records" in str(raised.value)
 
 
 def test_logistic_learns_and_says_what_it_costs():
@@ -229,6 +276,25 @@ class TestBoth:
         np.testing.assert_allclose(
             self.fitted(make, far, **seed).coef_, self.fitted(make, near, **seed).coef_, rtol=1e-6, atol=1e-9
         )
+
+    @pytest.mark.parametrize("feature_bound", [1e-3, 1.0, 1e-60, 1e60])
+    def test_no_finite_record_overflows(self, make, feature_bound):
+        X = np.zeros((20, 2))
+        X[:6] = [[1e308, 1e308], [-1.7e308, 0.0], [5e-324, 0.0], [5e-324, 1e308], [0.0, 0.0], [1e-200, 1e-200]]
+        model = self.fitted(make, X, feature_bound=feature_bound)
+        assert np.isfinite(model.coef_).all()
+        assert np.isfinite(model.intercept_).all()
+        mechanism = model.mechanism(20, 2)
+        scaled = mechanism._scaled(X)
+        lengths = [math.sqrt(sum(Fraction(each) ** 2 for each in row)) for row in scaled.tolist()]
+        assert max(lengths) <= 1.0
+        np.testing.assert_allclose(lengths[:2], 1.0, rtol=1e-14)
+
+    def test_no_records_are_a_set_of_records_where_n_is_private(self, make):
+        model = make(mu=1.0, neighbours="add-remove").fit(np.zeros((0, 2)), np.zeros(0))
+        assert np.isfinite(model.coef_).all()
+        with pytest.raises(ValueError, match="0 sample"):
+            make(mu=1.0).fit(np.zeros((0, 2)), np.zeros(0))
 
     def test_through_the_ledger(self, make, tmp_path):
         book = Ledger.create(tmp_path / "l", dataset="people", epsilon=30.0, delta=1e-6)

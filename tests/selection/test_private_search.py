@@ -17,7 +17,7 @@ from tests.selection.makers import forced
 
 from discretion.gp import Box
 from discretion.posterior import PosteriorSampler
-from discretion.privacy import Ledger, PureDP, SeededRandomness
+from discretion.privacy import Ledger, PublicError, PureDP, SeededRandomness
 from discretion.selection import (
     Declared,
     NegativeBinomial,
@@ -158,6 +158,56 @@ def test_noisy_accuracy_on_disjoint_records():
     assert abs(search.best_score_ - search.score(X, labels)) < 0.1
     assert list(search.classes_) == [0, 1]
     assert search.predict_proba(X).shape == (2000, 2)
+
+
+@pytest.mark.parametrize(
+    ("records", "message"), [((30, 2), "declared classes"), ((31, 1), "more than the declared 30")]
+)
+def test_what_a_mechanism_refuses_is_refused_before_anything_is_spent(tmp_path, records, message):
+    n, label = records
+    ledger = Ledger.create(tmp_path / "l", dataset="people", epsilon=30.0, delta=1e-6)
+    labels = np.zeros(n, dtype=int)
+    labels[0] = label
+    model = PrivateLogisticRegression((0, 1), mu=0.1, neighbours="add-remove", most_records=30)
+    search = PrivateSearchCV(model, SPACE, forced(3), scoring=PublicScore(same))
+    for book in (ledger, None):
+        with pytest.raises(PublicError, match=message):
+            search.set_params(ledger=book).fit(np.zeros((n, 2)), labels)
+    assert ledger.entries() == []
+
+
+@pytest.mark.parametrize("learner", ["ridge", "logistic"])
+@pytest.mark.parametrize("n", [0, 1, 2, 19, 20])
+def test_a_private_number_of_records_makes_no_difference(learner, n):
+    """Neither few records nor none, nor an empty part of them, make a search fail."""
+    X, labels = np.full((n, 1), 0.5), np.zeros(n, dtype=int)
+    private = {"mu": 0.01, "neighbours": "add-remove"}
+    model = PrivateRidge(**private) if learner == "ridge" else PrivateLogisticRegression((0, 1), **private)
+    for fraction in (0.05, 0.5, None):
+        score = NoisyScore(correct, 0.0, 1.0, 0.01, fraction=fraction)
+        search = PrivateSearchCV(model, SPACE, forced(4), scoring=score).fit(X, labels)
+        assert search.outcome_ is Outcome.CHOSEN
+        assert search.release_.certificate.n is None
+        assert search.privacy_loss(n).epsilon(1e-6) == search.privacy_loss().epsilon(1e-6)
+
+
+class Owners(PrivateRidge):
+    """An estimator that protects units of several records."""
+
+    def __init__(self, contributions=1):
+        super().__init__(mu=1.0)
+        self.contributions = contributions
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_contributions_of_an_estimator_are_seen(wrapped):
+    owners = Owners(10)
+    model = Declared(owners, PureDP(1.0, neighbours="replace")) if wrapped else owners
+    name = "estimator__contributions" if wrapped else "contributions"
+    search = PrivateSearchCV(model, {name: [1, 10]}, LAW, scoring=NoisyScore(correct, 0.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match="up to 10 records"):
+        search.mechanism(50)
+    search.set_params(param_distributions={name: [1]}).mechanism(50)
 
 
 def test_maps_are_tuned_by_the_same_class(tmp_path):

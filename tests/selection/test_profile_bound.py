@@ -9,8 +9,9 @@ from scipy.special import ndtr
 from benchmarks.selection_truth import LAWS, Finite, best_of, hold
 from discretion.privacy import GaussianDP, Neighbours, PrivacyProfile, PureDP, SubsampledGaussian
 from discretion.selection import Binomial, Fixed, NegativeBinomial, Poisson, geometric, logarithmic
+from discretion.selection.linear import objective_perturbation_loss
 from discretion.selection.lower_bound import selection_lower_bound
-from discretion.selection.profile_bound import profile_bound, rank_curve, selection_deltas
+from discretion.selection.profile_bound import RankCurve, profile_bound, rank_curve, selection_deltas
 from discretion.selection.trade_off import gaussian_trade_off, pairs_of
 
 REPLACE = Neighbours.REPLACE
@@ -143,3 +144,16 @@ def test_a_fixed_number_of_runs_and_an_approximate_base():
     assert found.delta(3.0) == pytest.approx(1e-7, rel=0.01)  # mean times delta, and no less
     fixed = profile_bound(pairs_of(PureDP(0.5, neighbours=REPLACE)), Fixed(3), REPLACE, "x")
     assert fixed.epsilon(1e-9) == pytest.approx(1.5, rel=2e-3)
+
+
+def test_a_curve_that_ends_in_zeros_has_a_ratio_without_a_warning():
+    # a RuntimeWarning is an error here
+    assert RankCurve(np.array([2.0, 1.0, 0.0]), np.array([1.0, 0.25, 0.0])).log_ratio == pytest.approx(math.log(4))
+    assert RankCurve(np.array([2.0, 1.0]), np.array([1.0, 0.0])).log_ratio == math.inf
+
+
+@pytest.mark.parametrize("tau", [0.15, 1.0, 8.0])
+def test_logistic_candidates_under_many_poisson_runs(tau):
+    base = 3 * objective_perturbation_loss(tau, 1.0, REPLACE)
+    for mean in (10.0, 2000.0):
+        assert base.epsilon(1e-6) < profile_bound(pairs_of(base), Poisson(mean), REPLACE, "x").epsilon(1e-6)

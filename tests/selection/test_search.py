@@ -2,7 +2,7 @@ import pickle
 import re
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 
 import numpy as np
@@ -17,10 +17,12 @@ from discretion.posterior.records import Records
 from discretion.privacy import (
     BudgetExceeded,
     GaussianDP,
+    LaplaceDP,
     Ledger,
     MechanismFailed,
     Neighbours,
     NotBookable,
+    PublicError,
     PureDP,
     SeededRandomness,
     State,
@@ -287,7 +289,9 @@ def test_a_padded_release_comes_at_its_deadline(monkeypatch):
         start = time.monotonic()
         release = mechanism.run(RECORDS, SeededRandomness(seed))
         times.append(time.monotonic() - start)
-    assert times == pytest.approx([0.3, 0.3], abs=0.05)
+    # never early; late as a busy machine makes it
+    assert min(times) >= 0.3 - 1e-3
+    assert max(times) < 5.0
     assert not any("How long the search took" in limit for limit in release.certificate.limits)
 
 
@@ -352,6 +356,70 @@ def test_disjoint_validation_end_to_end():
     )
     assert release.candidate == 0
     assert release.score == pytest.approx(1.0, abs=0.2)
+
+
+def test_units_of_several_records_are_refused_under_a_score_that_hides_one():
+    several = replace(MEAN)
+    several.__dict__["contributions"] = 10
+    for fraction in (None, 0.5):
+        with pytest.raises(ValueError, match="up to 10 records"):
+            search([MEAN, several], NoisyScore(lambda _, records: records, 0.0, 1.0, 1.0, fraction))
+    assert search([several]).run_loss(50) == release_base()
+
+
+def test_an_empty_part_to_score_by_has_noise_only():
+    def never(artefact, records):
+        raise AssertionError
+
+    score = NoisyScore(never, 0.0, 1.0, mu=2.0)
+    found = [score(None, np.zeros(0), Neighbours.ADD_REMOVE, SeededRandomness(s)) for s in range(400)]
+    assert np.mean(found) == pytest.approx(0.0, abs=4 * 0.25 / 20)
+    assert np.std(found) == pytest.approx(0.25, rel=0.2)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(MeanMechanism):
+    """The sum, which no records have too."""
+
+    name = "sum"
+
+    def run(self, records, randomness):
+        value = float(np.sum(records)) + float(randomness.standard_normal()) / self.mu
+        return Mean(self._certificate(len(records), randomness), np.array(value))
+
+
+def test_an_empty_part_to_learn_from_is_never_told():
+    score = NoisyScore(lambda _, records: records, 0.0, 1.0, mu=1.0, fraction=0.7)
+    private = {"neighbours": Neighbours.ADD_REMOVE}
+    able = search([Sum(**private)], score, forced(1))
+    for n in (0, 1, 2, 3):
+        assert {able.run(np.full(n, 0.5), SeededRandomness(s)).outcome for s in range(12)} == {Outcome.CHOSEN}
+    unable = search([MeanMechanism(**private, fails="error")], score, forced(1))
+    for n in (0, 1, 30):  # a public fact, and so it is told whatever the records are
+        with pytest.raises(PublicError, match="can't be run on no records"):
+            unable.check(np.full(n, 0.5))
+
+
+def test_records_are_checked_before_a_run_without_a_ledger():
+    with pytest.raises(PublicError, match="finite"):
+        search(law=forced(0)).run(np.array([np.nan]), SeededRandomness(0))
+
+
+def test_either_looks_at_all_that_is_known():
+    """A larger epsilon is not a larger loss where the smaller one is of another kind."""
+    laplace, pure = LaplaceDP(1.0, neighbours="replace"), PureDP(0.9, neighbours="replace")
+    both = either(laplace, pure)
+    x = np.array([1e-3, 0.1, 1.0, 10.0, np.inf])
+    assert (both.renyi_excess(x) >= np.maximum(laplace.renyi_excess(x), pure.renyi_excess(x))).all()
+    assert both.renyi_excess(0.1) >= pure.renyi_excess(0.1) > laplace.renyi_excess(0.1)
+    assert either(PureDP(1.0, neighbours="replace"), pure).epsilon(0.0) == 1.0
+
+
+def test_candidates_of_weight_zero_are_allowed():
+    dear = MeanMechanism(mu=3.0)
+    one = search([MEAN, dear, MeanMechanism(mu=0.6)], weights=(0.5, 0.0, 0.5)).run_loss(50)
+    assert one.epsilon(1e-6) == search([MEAN, MeanMechanism(mu=0.6)]).run_loss(50).epsilon(1e-6)
+    assert search([MEAN, dear], weights=(1.0, 0.0)).run_loss(50) == release_base()
 
 
 # --- through the ledger

@@ -48,6 +48,35 @@ def test_a_renyi_curve_gives_what_two_outcomes_allow():
     assert moment[0] >= math.exp(x * r) * (1 - 1e-3)
 
 
+@pytest.mark.parametrize("rho", [1e-3, 0.1, 1.0, 10.0])
+def test_renyi_trade_offs_against_roots_order_by_order(rho):
+    w = np.linspace(-5, 4, 23)
+    s, found = ndtr(w), renyi_trade_off(lambda x: rho * (1 + x), math.inf)(w)
+    log_s, log_rest = np.log(s), np.log(ndtr(-w))
+    least = np.ones(w.shape)
+    for x in np.geomspace(1e-3, 1e4, 700):
+        for p in (1 + x, -x):
+            low, high = s.copy(), np.ones(w.shape)
+            for _ in range(45):  # the left side grows right of s
+                t = (low + high) / 2
+                with np.errstate(divide="ignore", over="ignore"):
+                    one = p * np.log(t) + (1 - p) * log_s
+                    other = p * np.log1p(-t) + (1 - p) * log_rest
+                within = np.logaddexp(one, other) <= x * rho * (1 + x)
+                low, high = np.where(within, t, low), np.where(within, high, t)
+            least = np.minimum(least, low)
+    assert np.all(found >= least * (1 - 1e-5))
+    assert np.all(found <= least * 1.004)
+    assert np.all(np.diff(found) >= 0)
+
+
+def test_renyi_trade_offs_are_concave():
+    w = np.linspace(-4, 3, 300)
+    s, t = ndtr(w), renyi_trade_off(lambda x: np.minimum(0.1 * (1 + x), 0.02 * (1 + x) + 0.5), math.inf)(w)
+    slopes = np.diff(t) / np.diff(s)
+    assert np.all(np.diff(slopes) <= 1e-9 * slopes[:-1])
+
+
 def test_pure_limits_of_renyi_curves_are_used():
     loss = PureDP(0.3, neighbours=REPLACE)
     assert np.all(renyi_trade_off(loss.renyi_excess, math.inf)(W) <= pure_trade_off(0.3)(W) * (1 + 1e-9))
@@ -94,3 +123,11 @@ def test_several_bounds_give_the_least():
 def test_a_curve_without_any_order_says_nothing():
     loss = RenyiCurve(lambda x: np.full(x.shape, np.inf), neighbours=REPLACE, rule="none")
     assert np.all(pairs_of(loss)[0].trade_off(W) == 1)
+
+
+@pytest.mark.parametrize(("rate", "noise"), [(1e-4, 7.0), (1e-2, 9.0), (0.3, 30.0)])
+def test_a_pair_is_alike_in_both_orders_only_where_the_loss_says_so(rate, noise):
+    """Profiles that underflow, or agree, at a few epsilons prove nothing: both orders are looked at."""
+    assert len(pairs_of(SubsampledGaussian(rate, noise, neighbours=Neighbours.ADD_REMOVE))) == 2
+    assert len(pairs_of(SubsampledGaussian(rate, noise, neighbours=REPLACE))) == 1
+    assert len(pairs_of(LaplaceDP(1.0, neighbours=REPLACE))) == 1

@@ -11,6 +11,7 @@ from discretion.cli.cost import calibrate, cost
 from discretion.cli.ledger import ledger
 from discretion.cli.plan import plan
 from discretion.cli.release import release
+from discretion.cli.tune import tune
 
 app = typer.Typer(
     name="discretion",
@@ -19,9 +20,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Publish what private records teach, and know exactly what it costs (differential privacy).",
-    epilog="Exit codes: 0 done, 2 bad input, 3 over budget, 4 refused. Results go to stdout, all else to stderr.",
+    epilog="Exit codes: 0 done, 2 bad input, 3 over budget, 4 refused, 5 paid but no map (tune). Results go to stdout, "
+    "all else to stderr.",
 )
 app.command()(release)
+app.command()(tune)
 app.add_typer(cost, name="cost")
 app.add_typer(calibrate, name="calibrate")
 app.add_typer(audit, name="audit")

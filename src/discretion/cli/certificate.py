@@ -73,7 +73,9 @@ def verify_(
     public_key: Annotated[
         Path | None, typer.Option(help="The signer's public key, from a source that you trust (FILE.pub).")
     ] = None,
-    ledger: Annotated[Path | None, typer.Option(help="Ledger in which the release is to have been booked.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Ledger, a file or a postgresql:// URL, that is to have booked the release.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compute every number of a certificate again from its parameters, and check its signature and its ledger entry.

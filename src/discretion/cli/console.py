@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from discretion.privacy import BudgetExceeded, LedgerError, NotBookable, PublicError, Unreachable
 
@@ -66,3 +67,17 @@ def show(result: dict[str, Any], *, as_json: bool, lines: list[str]) -> None:
 
 def _plain(value: Any) -> Any:
     return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Steps of a release on stderr, with the time each takes. Names steps only, never anything about the records."""
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=stderr, transient=True) as bar:
+
+        def step(name: str) -> None:
+            for task in bar.task_ids:
+                bar.stop_task(task)
+            bar.add_task(name, total=None)
+
+        yield step

@@ -20,6 +20,9 @@ from discretion.posterior.assumptions import (
     Separated,
 )
 
+MOST_POINTS = 4_000_000
+"""Points of the largest grid: of each point several numbers are kept and written."""
+
 ASSUMPTIONS = "bounded | rkhs:B | separated:Q:DIM | exponential-1d | diagonal | response-only"
 
 
@@ -56,6 +59,26 @@ def numbers(text: str, what: str) -> tuple[float, ...]:
     return tuple(number(part, what) for part in text.split(","))
 
 
+def choices(text: str, what: str) -> tuple[float, ...]:
+    """Positive numbers separated by commas, or ``LOW:HIGH:COUNT``, spaced by equal factors."""
+    if ":" not in text:
+        found = numbers(text, what)
+    else:
+        low, high, count = ([*text.split(":"), "", ""])[:3]
+        if text.count(":") != 2 or not count.strip().isdecimal() or int(count) < 2:
+            raise ValueError(f"{what}: a range is written LOW:HIGH:COUNT, such as 600:2400:5; got {text!r}.")
+        ends = number(low, what), number(high, what)
+        if not 0 < ends[0] < ends[1]:
+            raise ValueError(f"{what}: a range goes from a positive number to a larger one; got {text!r}.")
+        factor = (ends[1] / ends[0]) ** (1.0 / (int(count) - 1))
+        found = (*(ends[0] * factor**i for i in range(int(count) - 1)), ends[1])
+    if min(found) <= 0:
+        raise ValueError(f"{what} takes positive numbers; got {text!r}.")
+    if len(set(found)) < len(found):
+        raise ValueError(f"{what} names a candidate twice: {text!r}.")
+    return found
+
+
 def per_axis(text: str, what: str) -> float | tuple[float, ...]:
     """One number, or one for each axis."""
     values = numbers(text, what)
@@ -72,6 +95,8 @@ def counts(text: str, dimension: int) -> tuple[int, ...]:
         values *= dimension
     if len(values) != dimension or min(values) < 2:
         raise ValueError(f"--grid takes whole numbers >= 2, one or {dimension}, such as 60 or 60,40; got {text!r}.")
+    if math.prod(values) > MOST_POINTS:
+        raise ValueError(f"--grid {text} has {math.prod(values):,} points; a release has at most {MOST_POINTS:,}.")
     return values
 
 
@@ -146,6 +171,8 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path} can't be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} is not TOML: {error}.") from None
+    except RecursionError:
+        raise typer.BadParameter(f"{path} is not TOML of these options: it is nested too deeply.") from None
     known = {_word(parameter): parameter.name for parameter in context.command.params}
     known = {word: name for word, name in known.items() if name and word not in ("config", "help")}
     settings = {key.replace("_", "-"): value for key, value in settings.items()}

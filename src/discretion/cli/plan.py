@@ -9,11 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from discretion.cli import options
+from discretion.cli import options, tables
 from discretion.cli.console import note, plain_errors, show, stderr
 from discretion.posterior.planner import GaussianPrior, MapPlan, Prior, PublicTable, plan_map
 from discretion.privacy import round_up_significant
-from discretion.spatial.reading import read_table
 from discretion.spatial.region import Region
 
 plan = typer.Typer(no_args_is_help=True, help="Which release is best, from public knowledge alone.")
@@ -109,17 +108,13 @@ def plan_map_(
         str, typer.Option(help="Its columns that say where, separated by a comma.", rich_help_panel=TABLE)
     ] = "",
     response: Annotated[str, typer.Option(help="Its column that says what.", rich_help_panel=TABLE)] = "",
-    transform: Annotated[str, typer.Option(help="none or log (natural).", rich_help_panel=TABLE)] = "none",
-    where: Annotated[
-        list[str] | None, typer.Option(help="Keep rows with column=value; may be repeated.", rich_help_panel=TABLE)
-    ] = None,
-    outside: Annotated[
-        str, typer.Option(help="Rows outside the domain: refuse, clamp or drop.", rich_help_panel=TABLE)
-    ] = "refuse",
-    missing: Annotated[str, typer.Option(help="Missing values: refuse or drop.", rich_help_panel=TABLE)] = "refuse",
-    delimiter: Annotated[str | None, typer.Option(help="Field separator.", rich_help_panel=TABLE)] = None,
-    decimal: Annotated[str, typer.Option(help="Decimal mark: . or ,", rich_help_panel=TABLE)] = ".",
-    encoding: Annotated[str, typer.Option(help="Text encoding.", rich_help_panel=TABLE)] = "utf-8-sig",
+    transform: Annotated[str, tables.option("transform", TABLE)] = "none",
+    where: Annotated[list[str] | None, tables.option("where", TABLE)] = None,
+    outside: Annotated[str, tables.option("outside", TABLE)] = "refuse",
+    missing: Annotated[str, tables.option("missing", TABLE)] = "refuse",
+    delimiter: Annotated[str | None, tables.option("delimiter", TABLE)] = None,
+    decimal: Annotated[str, tables.option("decimal", TABLE)] = ".",
+    encoding: Annotated[str, tables.option("encoding", TABLE)] = "utf-8-sig",
     posterior: Annotated[
         bool, typer.Option(help="Simulate posterior paths too (at most 20,000 records).", rich_help_panel=OUTPUT)
     ] = True,
@@ -157,20 +152,20 @@ def plan_map_(
             options.refuse_given(context, OF_THE_PRIOR, "--public-table takes its place")
             if not covariates or not response:
                 raise ValueError("--public-table needs --covariates and --response.")
-            records = read_table(
-                public_table,
-                covariates=[name.strip() for name in covariates.split(",")],
-                response=response,
-                domain=box,
-                response_range=(low, high),
-                transform=transform,  # pyright: ignore[reportArgumentType]
-                outside=outside,  # pyright: ignore[reportArgumentType]
-                missing=missing,  # pyright: ignore[reportArgumentType]
-                where=options.conditions(where or []),
-                delimiter=delimiter,
-                decimal=decimal,  # pyright: ignore[reportArgumentType]
-                encoding=encoding,
+            rules = tables.TableRules(
+                [name.strip() for name in covariates.split(",")],
+                response,
+                box,
+                (low, high),
+                transform,
+                where or [],
+                outside,
+                missing,
+                delimiter,
+                decimal,
+                encoding,
             )
+            records = rules.read(public_table)
             prior = PublicTable(records.covariates, records.response, public_table.name)
         outline = None if region is None else Region.read(region)
         with stderr.status("Planning") as status:

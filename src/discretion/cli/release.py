@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from discretion.cli import options
-from discretion.cli.console import note, plain_errors, show, stderr
-from discretion.cli.sheet import Page, PathSheet, SumSheet
-from discretion.gp import Box
+from discretion.cli import options, tables
+from discretion.cli.console import note, plain_errors, show, steps
+from discretion.cli.sheet import Page, PathSheet, SumSheet, check_geotiff, claim_folder
 from discretion.posterior import KernelSumMechanism, KernelSumRelease, PathRelease, PosteriorMechanism
 from discretion.posterior.planner import MapPlan, PublicTable, plan_map
 from discretion.posterior.units import unit_in_words
 from discretion.privacy import Ledger, Neighbours, PublicError, SystemRandomness, round_up, round_up_significant
-from discretion.spatial.hexagons import HexagonLattice, aggregate, unit_of_privacy
-from discretion.spatial.projection import Projection, suggest_crs
-from discretion.spatial.raster import suffix, write_geotiff
-from discretion.spatial.reading import Records, read_table
+from discretion.spatial.hexagons import unit_of_privacy
+from discretion.spatial.projection import Projection
+from discretion.spatial.raster import suffix
 from discretion.spatial.region import Region
 
 FILES = {*PathSheet.names(), *SumSheet.names()}
-PROBE = ".discretion"
 MECHANISMS = ("kernel-sum", "posterior", "auto")
 MOST_POINTS = 20_000
 POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "rule", "fraction", "smooth_")
@@ -35,63 +28,27 @@ CHOSEN = ("kernel", "length_scale", "alpha", "ridge", "paths", "scale", "prior_n
 
 ONE_ROW = "one row of the table; a person with several rows is not covered as a whole"
 
-TABLE, KERNEL, PRIVACY, MAP, OUTPUT = "The table", "The model", "Privacy", "The map", "Output"
+KERNEL, PRIVACY, MAP, OUTPUT = "The model", "Privacy", "The map", "Output"
 
 
 def release(
     context: typer.Context,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="CSV (also .gz) or Parquet: one row per record.")],
-    covariates: Annotated[
-        str, typer.Option(help="Columns that say where, separated by a comma.", rich_help_panel=TABLE)
-    ],
-    response: Annotated[str, typer.Option(help="Column that says what.", rich_help_panel=TABLE)],
-    domain: Annotated[
-        str,
-        typer.Option(
-            help="Public range of each covariate, such as 503000:562000,155000:201000. Never read off the records.",
-            rich_help_panel=TABLE,
-        ),
-    ],
-    response_range: Annotated[
-        str,
-        typer.Option(
-            help="Public range of the response after --transform, such as 12:14; responses are clipped to it.",
-            rich_help_panel=TABLE,
-        ),
-    ],
+    covariates: tables.Covariates,
+    response: tables.Response,
+    domain: tables.Domain,
+    response_range: tables.ResponseRange,
     out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.", rich_help_panel=OUTPUT)],
-    transform: Annotated[str, typer.Option(help="none or log (natural).", rich_help_panel=TABLE)] = "none",
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="Keep rows with column=value; may be repeated.", rich_help_panel=TABLE),
-    ] = None,
-    aggregate_: Annotated[
-        str | None,
-        typer.Option(
-            "--aggregate",
-            help="hexagons:SIZE makes one record of each hexagon of a public lattice: its centre and median response.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    minimum_count: Annotated[
-        int, typer.Option(help="Rows a hexagon needs to become a record.", rich_help_panel=TABLE)
-    ] = 3,
-    outside: Annotated[
-        str, typer.Option(help="Rows outside the domain: refuse, clamp or drop.", rich_help_panel=TABLE)
-    ] = "refuse",
-    missing: Annotated[str, typer.Option(help="Missing values: refuse or drop.", rich_help_panel=TABLE)] = "refuse",
-    delimiter: Annotated[
-        str | None, typer.Option(help="Field separator; found by itself if left out.", rich_help_panel=TABLE)
-    ] = None,
-    decimal: Annotated[str, typer.Option(help="Decimal mark: . or ,", rich_help_panel=TABLE)] = ".",
-    encoding: Annotated[str, typer.Option(help="Text encoding.", rich_help_panel=TABLE)] = "utf-8-sig",
-    crs: Annotated[
-        str | None,
-        typer.Option(
-            help="Projected coordinate system, such as EPSG:27700, for GeoJSON in lon/lat.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
+    transform: tables.Transform = "none",
+    where: tables.Where = None,
+    aggregate_: tables.Aggregate = None,
+    minimum_count: tables.MinimumCount = 3,
+    outside: tables.Outside = "refuse",
+    missing: tables.Missing = "refuse",
+    delimiter: tables.Delimiter = None,
+    decimal: tables.Decimal = ".",
+    encoding: tables.Encoding = "utf-8-sig",
+    crs: tables.Crs = None,
     mechanism: Annotated[
         str,
         typer.Option(
@@ -286,9 +243,7 @@ def release(
     """
     with plain_errors():
         box = options.box(domain)
-        names = [name.strip() for name in covariates.split(",")]
-        if len(names) != box.dimension:
-            raise ValueError(f"--covariates names {len(names)} columns, --domain has {box.dimension} ranges.")
+        names = tables.names_of(covariates, box)
         shape = options.counts(grid, box.dimension)
         low, high = options.interval(response_range, "--response-range")
         middle = 0.5 * (low + high) if centre is None else centre
@@ -372,9 +327,25 @@ def release(
         if wanted and projection is None:
             raise ValueError("--formats needs --crs: the files say where they are.")
         length = "units" if projection is None else projection.unit
-        lattice = _lattice(aggregate_, box)
-        whole_hexagon = None if lattice is None else unit_of_privacy(lattice, minimum_count, length=length)
-        who = whole_hexagon or _unit(unit, unit_id, most_of_one)
+        rules = tables.TableRules(
+            names,
+            response,
+            box,
+            (low, high),
+            transform,
+            where or [],
+            outside,
+            missing,
+            delimiter,
+            decimal,
+            encoding,
+            tables.lattice_of(aggregate_, box),
+            minimum_count,
+            length,
+        )
+        who = unit_of(unit, unit_id, most_of_one)
+        if rules.lattice is not None:
+            who = unit_of_privacy(rules.lattice, minimum_count, length=length)
         common: dict[str, Any] = {
             "domain": box,
             "locations": box.grid(shape),
@@ -382,7 +353,7 @@ def release(
             "coordinates": "unit" if length_unit == "domain" else "data",
             "nugget": nugget,
             "neighbours": neighbours,
-            "unit": who.rstrip(".") + _kept(where or [], missing, outside),
+            "unit": who.rstrip(".") + rules.kept,
             "contributions": most_of_one,
         } | ({} if most_records is None else {"most_records": most_records})
         bound = max(high - middle, middle - low)
@@ -413,44 +384,22 @@ def release(
         if ledger is not None and "://" not in ledger and not Path(ledger).exists():
             raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
         book = None if ledger is None else Ledger.open(ledger)
-        _claim(out, force)
-        if "geotiff" in wanted and projection is not None:
-            # A system or a unit in words that the format cannot hold is refused before anything is spent.
-            probe = out / PROBE
-            write_geotiff(probe, {"a": [[0.0]]}, box, projection=projection, tags={"unit": common["unit"]})
-            probe.unlink()
+        claim_folder(out, FILES, force)
         if projection is None:
-            _warn_of_degrees(names, box)
+            tables.warn_of_degrees(names, box)
+        elif "geotiff" in wanted:
+            check_geotiff(out, box, projection, common["unit"])
 
-        with _progress() as step:
-
-            def read(source: Path, unit_id: str | None = None) -> Records:
-                found = read_table(
-                    source,
-                    covariates=names,
-                    response=response,
-                    domain=box,
-                    response_range=(low, high),
-                    transform=transform,  # pyright: ignore[reportArgumentType]
-                    outside=outside,  # pyright: ignore[reportArgumentType]
-                    missing=missing,  # pyright: ignore[reportArgumentType]
-                    where=options.conditions(where or []),
-                    unit_id=unit_id,
-                    delimiter=delimiter,
-                    decimal=decimal,  # pyright: ignore[reportArgumentType]
-                    encoding=encoding,
-                )
-                return found if lattice is None else aggregate(found, lattice, minimum_count, length=length)
-
+        with steps() as step:
             step("Reading the table")
             prior = None
             if public_table is not None:
-                earlier = read(public_table)
+                earlier = rules.read(public_table)
                 prior = PublicTable(earlier.covariates, earlier.response, public_table.name)
-            records = read(table, unit_id)
+            records = rules.read(table, unit_id)
             if unit_id is not None:
                 records = records.bounded(most_of_one)
-            _report(private_report, records)
+            tables.report(private_report, records)
             # Under add/remove the true number enters nothing.
             n = records.n if most_records is None else most_records
             common["delta"] = options.delta_of(delta, n)
@@ -558,85 +507,9 @@ def _planned(plan: MapPlan, own: dict[str, dict[str, Any]]) -> str:
     return found.mechanism
 
 
-def _unit(words: str, unit_id: str | None, most: int) -> str:
+def unit_of(words: str, unit_id: str | None, most: int) -> str:
     """Who is protected, in words."""
     if unit_id is None:
         return words
     owner = f"one value of the column {unit_id!r}, with all its rows" if words == ONE_ROW else words
     return unit_in_words(owner, most)
-
-
-def _lattice(text: str | None, box: Box) -> HexagonLattice | None:
-    """The lattice that --aggregate names, small enough for the domain."""
-    if text is None:
-        return None
-    lattice = HexagonLattice(options.hexagon_size(text), box)
-    if lattice.size > min(np.subtract(box.upper, box.lower)):
-        raise ValueError(f"--aggregate: a hexagon {lattice.size:g} wide does not fit the domain; choose smaller ones.")
-    return lattice
-
-
-def _kept(where: list[str], missing: str, outside: str) -> str:
-    """What the rules that leave rows out mean for the promise, in words for the certificate."""
-    rules = [f"rows without {condition}" for condition in where]
-    rules += ["rows with a missing value"] if missing == "drop" else []
-    rules += ["rows outside the domain"] if outside == "drop" else []
-    if not rules:
-        return ""
-    return f". Left out by rule: {', '.join(rules)}; the promise is for the rows kept, given how many were kept"
-
-
-def _warn_of_degrees(names: list[str], box: Box) -> None:
-    """Say so where the plane looks like longitude and latitude: a kernel would measure them as if they were metres."""
-    words = [name.lower() for name in names]
-    named = (
-        len(names) == 2
-        and any("lat" in word for word in words)
-        and any("lon" in word or "lng" in word for word in words)
-    )
-    reach = np.abs([box.lower, box.upper]).max(axis=0)
-    if not named or reach.max() > 180 or reach.min() > 90:
-        return
-    try:
-        # The latitude, wherever it stands, is the column so named.
-        order = [1, 0] if "lat" in words[0] else [0, 1]
-        lonlat = Box(tuple(box.lower[i] for i in order), tuple(box.upper[i] for i in order))
-        system = f", such as {suggest_crs(lonlat)}"
-    except (ImportError, ValueError):
-        system = ""
-    note(
-        "The covariates look like degrees. A degree of longitude is shorter than one of latitude, and the kernel takes "
-        f"both for equal: project them to a plane in metres{system}, and name it with --crs."
-    )
-
-
-def _claim(out: Path, force: bool) -> None:
-    """Make the folder and make sure that results can be written, before anything is spent."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file; name a folder for the results.")
-    out.mkdir(parents=True, exist_ok=True)
-    there = sorted(name for name in FILES if (out / name).exists())
-    if there and not force:
-        raise ValueError(f"{out} already holds {', '.join(there)}; choose another --out, or --force to replace them.")
-    (out / PROBE).touch()
-    (out / PROBE).unlink()
-
-
-def _report(path: Path | None, records: Records) -> None:
-    if path is not None:
-        lines = ["PRIVATE: for the data owner only; these counts depend on the records.", *records.notes]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Steps of a release on stderr, with the time each takes. Names steps only, never anything about the records."""
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=stderr, transient=True) as bar:
-
-        def step(name: str) -> None:
-            for task in bar.task_ids:
-                bar.stop_task(task)
-            bar.add_task(name, total=None)
-
-        yield step

@@ -81,7 +81,7 @@ def cost_selection(
     """Epsilon of releasing the best of a random number of private runs, beside that of one run."""
     with plain_errors():
         loss = _base(base, {"mu": mu, "epsilon": epsilon, "rho": rho}, delta0, neighbours)
-        law = _law(runs, shape, trials, cap)(mean)
+        law = law_family(runs, shape, trials, cap)(mean)
         result = _account(loss, law, delta, rule)
         show(result, as_json=json_, lines=_lines(result))
         _notes(result, json_)
@@ -115,7 +115,7 @@ def calibrate_selection(
     with plain_errors():
         if not total_epsilon > 0:
             raise ValueError(f"--total-epsilon must be positive; got {total_epsilon!r}.")
-        family = _law(runs, shape, trials, cap)
+        family = law_family(runs, shape, trials, cap)
         if solve == "base":
             if base not in BASES:
                 raise ValueError(f"--solve base finds {', '.join(BASES.values())} of --base {', '.join(BASES)}.")
@@ -213,7 +213,7 @@ def _base(kind: str, values: dict[str, float | None], delta0: float | None, neig
     return PrivacyProfile((value,), (delta0,), neighbours=neighbours, rule=f"({value:g}, {delta0:g})-DP")
 
 
-def _law(runs: str, shape: float | None, trials: int | None, cap: int | None) -> Callable[[float], Repetitions]:
+def law_family(runs: str, shape: float | None, trials: int | None, cap: int | None) -> Callable[[float], Repetitions]:
     """From the mean to the law."""
     if (shape is None) == (runs == "tnb"):
         raise ValueError("--shape goes with --runs tnb, and tnb needs it.")

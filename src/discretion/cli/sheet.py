@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from discretion.gp import Box
 from discretion.posterior import KernelSumRelease, PathRelease
 from discretion.posterior.confidence import excursion_sets, local_mean, threshold_field
 from discretion.posterior.decoder import Decoder
@@ -25,6 +26,26 @@ from discretion.spatial.region import Region
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+PROBE = ".discretion"
+
+
+def claim_folder(out: Path, names: set[str], force: bool) -> None:
+    """Make the folder and make sure that results can be written, before anything is spent."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; name a folder for the results.")
+    out.mkdir(parents=True, exist_ok=True)
+    there = sorted(name for name in names if (out / name).exists())
+    if there and not force:
+        raise ValueError(f"{out} already holds {', '.join(there)}; choose another --out, or --force to replace them.")
+    (out / PROBE).touch()
+    (out / PROBE).unlink()
+
+
+def check_geotiff(out: Path, box: Box, projection: Projection, unit: str) -> None:
+    """Refuse a system, or a unit in words, that the format cannot hold, before anything is spent."""
+    write_geotiff(out / PROBE, {"a": [[0.0]]}, box, projection=projection, tags={"unit": unit})
+    (out / PROBE).unlink()
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def _agree(X: tuple[int, ...], y: tuple[int, ...], multi_output: bool) -> None:
 def _table(X: ArrayLike) -> Floats:
     """X as float64 of two dimensions."""
     table = numbers(X, "X")
-    if table.ndim == 1:
-        raise ValueError("Expected 2D array, got 1D array instead. Reshape your data: one row for each record.")
+    if table.ndim < 2:
+        found = "1D array" if table.ndim else "scalar array"
+        raise ValueError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
     return table

@@ -36,6 +36,7 @@ from discretion.privacy import (
     gaussian_mu,
     smallest,
 )
+from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import quiet
 
@@ -372,6 +373,7 @@ class KernelSumMechanism:
             limits=(WHAT, *public, *LIMITS),
         )
 
+    @cleared
     def check(self, records: Any) -> int | None:
         """How many records there are; None where that is not public, or where they come in chunks. Spends nothing.
 
@@ -393,6 +395,7 @@ class KernelSumMechanism:
 
     # --- the release -------------------------------------------------------------------------------------------------
 
+    @cleared
     @quiet()
     def partial(self, records: PrivateRecords) -> PartialSums:
         """PRIVATE. The sums over these records, without noise, to be added to those of other records.
@@ -421,6 +424,7 @@ class KernelSumMechanism:
                 _accumulate(sums[:, index], carry[:, index], more)
         return PartialSums(sums, carry, len(X), self._digest)
 
+    @cleared
     def release(self, partial: PartialSums, n: int | None, randomness: Randomness) -> KernelSumRelease:
         """Add the noise, once, to the sums of all records.
 
@@ -439,6 +443,7 @@ class KernelSumMechanism:
         """
         return self._release(partial, n, randomness, limited=False)
 
+    @cleared
     def run(self, records: Any, randomness: Randomness) -> KernelSumRelease:
         """Sum and add the noise. Called by the ledger after the loss is reserved.
 

@@ -19,6 +19,7 @@ from discretion.posterior.kernel_sum import KernelSumMechanism, KernelSumRelease
 from discretion.posterior.records import Floats
 from discretion.posterior.units import OWNER, owned_records, unit_in_words
 from discretion.privacy import Ledger, Neighbours, PrivacyLoss, Randomness
+from discretion.privacy.frames import cleared
 
 __all__ = ["KernelSum"]
 
@@ -170,6 +171,7 @@ class KernelSum(PrivateEstimator):
         """What fitting n records will cost, before any record is seen."""
         return self.mechanism(n, dimension).privacy_loss(n)
 
+    @cleared
     def fit(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Self:
         """Charge the ledger, release the sums and forget the records.
 

@@ -47,6 +47,7 @@ from discretion.privacy import (
     group_loss,
     smallest,
 )
+from discretion.privacy.frames import cleared
 from discretion.privacy.group import MOST_IN_A_GROUP
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import quiet
@@ -383,6 +384,7 @@ class PosteriorMechanism:
             limits=(*public, *LIMITS),
         )
 
+    @cleared
     @quiet()
     def check(self, records: PrivateRecords) -> int | None:
         """How many records there are, None where that is not public; refuses what lies outside the domain.
@@ -420,6 +422,7 @@ class PosteriorMechanism:
 
     # --- the release -------------------------------------------------------------------------------------------------
 
+    @cleared
     @quiet()
     def run(self, records: PrivateRecords, randomness: Randomness) -> PathRelease:
         """Draw the paths. Called by the ledger after the loss is reserved."""
@@ -429,6 +432,7 @@ class PosteriorMechanism:
         released = self._rounded(values, certificate.parameters["lattice"])
         return PathRelease(certificate=certificate, mechanism=self, values=released)
 
+    @cleared
     @quiet()
     def run_for_custodian(self, records: PrivateRecords, randomness: Randomness) -> tuple[PathRelease, Custodian]:
         """Draw the paths and keep what is needed to extend them; the second value is private."""
@@ -641,6 +645,7 @@ class Custodian:
         self._spacing = spacing
         self._asked: set[bytes] = set()
 
+    @cleared
     @quiet()
     def extend(self, X: ArrayLike) -> NDArray[np.float64]:
         """Values of the same paths at X, shape (paths, len(X)). The whole path was paid for at release.

@@ -1,7 +1,4 @@
-"""Private records as mechanisms read them: checked without a word of what they hold.
-
-What NumPy and scikit-learn say of input they refuse quotes it, so nothing private reaches them before it is numbers.
-"""
+"""Private records as mechanisms read them: checked without a word of what they hold."""
 
 from __future__ import annotations
 
@@ -10,10 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 
 from discretion.privacy import PublicError
-from discretion.privacy.quiet import quiet
+from discretion.privacy.records import numbers
 
 __all__ = ["PrivateRecords", "Records", "checked_points", "checked_records", "numbers"]
 
@@ -36,34 +32,6 @@ class Records:
     covariates: Floats
     response: Floats
     units: NDArray[Any] | None = None
-
-
-@quiet()
-def numbers(values: Any, what: str) -> Floats:
-    """`values` as float64, in whatever shape they have.
-
-    Raises
-    ------
-    PublicError, TypeError
-        If they are not real numbers; names `what`, never a value.
-    """
-    problem: type[Exception] | None = None
-    array = np.empty(0)
-    try:
-        if issparse(values):
-            raise PublicError(f"Sparse data not supported: give {what} as a dense array.")
-        raw = np.asarray(values)
-        if raw.dtype.kind == "c":
-            raise PublicError(f"Complex data not supported: {what} must be real numbers.")
-        array = np.asarray(raw, dtype=np.float64)
-    except PublicError:
-        raise
-    except Exception as error:
-        problem = TypeError if isinstance(error, TypeError) else PublicError
-    if problem is not None:
-        # Outside the handler, so that the original does not hang on as __context__.
-        raise problem(f"{what}: every argument must be a string or a number that converts to a real number.")
-    return array
 
 
 def checked_points(X: ArrayLike, dimension: int) -> Floats:

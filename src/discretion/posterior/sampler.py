@@ -17,6 +17,7 @@ from discretion.posterior.estimator import PrivateEstimator
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.units import OWNER, owned_records, unit_in_words
 from discretion.privacy import Ledger, Mechanism, Neighbours, PrivacyLoss, Randomness
+from discretion.privacy.frames import cleared
 
 __all__ = ["PosteriorSampler"]
 
@@ -224,6 +225,7 @@ class PosteriorSampler(PrivateEstimator):
         """What fitting n records will cost, before any record is seen; where n is not public, any number of them."""
         return self.mechanism(n, dimension).privacy_loss(n)
 
+    @cleared
     def fit(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Self:
         """Charge the ledger, draw the paths and forget the records.
 
@@ -247,6 +249,7 @@ class PosteriorSampler(PrivateEstimator):
         self._release(X, y, units, lambda mechanism: mechanism)
         return self
 
+    @cleared
     def fit_custodian(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Custodian:
         """Like `fit`, and return the custodian: a PRIVATE object that can extend the same paths to new points.
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from discretion.posterior.records import Floats, Records
 from discretion.privacy import PublicError, Randomness, SystemRandomness
+from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import quiet
 
 __all__ = [
@@ -29,6 +30,7 @@ OWNER = "one owner of records, with all of them"
 """Who is protected, where ids say whose each record is and nothing else was said."""
 
 
+@cleared
 def bounded_contributions(ids: Any, most: int, randomness: Randomness | None = None) -> NDArray[np.bool_]:
     """Which records to keep so that each unit has at most `most`: a uniform random pick among its own records.
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -338,8 +339,10 @@ class Certificate:
         """P(S | D) <= e^epsilon P(S | D') + delta, for every event S and neighbours D, D', in words."""
         if self.epsilon == math.inf:
             return "NOTHING: at this delta there is no bound on what the release tells about one unit."
+        most = self.parameters.get("contributions") or 1
+        records = "record" if most == 1 else f"records (at most {most})"
         change = {
-            Neighbours.REPLACE: "had the record of one unit been replaced by any other",
+            Neighbours.REPLACE: f"had the {records} of one unit been replaced by any other",
             Neighbours.REPLACE_RESPONSE: "had the response of one unit been any other (its covariates are public)",
             Neighbours.ADD_REMOVE: "had one unit been left out, or one more been added",
         }[self.neighbours]
@@ -409,7 +412,8 @@ def _number(name: str, value: Any, least: float, most: float) -> float:
     """`value` as a float in [least, most]; NaN fails the comparison and is refused with the rest."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"A certificate's {name} must be a number.")
-    if not least <= value <= most:
+    # A whole number may be too large for a double; infinity is written in words.
+    if not least <= value <= most or (isinstance(value, int) and value > sys.float_info.max):
         raise ValueError(f"A certificate's {name} must lie in [{least:g}, {most:g}].")
     return float(value)
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from discretion.privacy.certificate import Certificate, canonical
+from discretion.privacy.loss import PrivacyLoss
 
 __all__ = ["Event", "Intact", "LedgerError", "Opening", "State", "Tampered", "export", "key", "read_export", "readable"]
 
@@ -162,7 +163,7 @@ def follow(
         raise Tampered(f"The ledger's own row was edited: its digest is not that of its contents. {_MEND}")
     number, digest = 0, opened
     states: list[str] = []
-    descriptions: list[str] = []
+    reserved: list[tuple[str, str]] = []
     wanted, found = (None, "") if head is None else (head_number(head), opened)
     for event, written, loss in events:
         number += 1
@@ -181,7 +182,7 @@ def follow(
             if loss is None or event.description is None or key(loss) != event.loss:
                 raise Tampered(f"The loss of event {number} of the ledger was edited. {_MEND}")
             states.append(event.state)
-            descriptions.append(event.description)
+            reserved.append((event.description, loss))
         else:
             states[event.entry - 1] = event.state
     if wanted is not None and (wanted > number or f"{wanted}:{found}" != head):
@@ -190,7 +191,7 @@ def follow(
             f"cut short, rewritten, or is an older copy or another ledger. {_MEND}"
         )
     for certificate in certificates:
-        _check_certificate(opening.id, certificate, states, descriptions)
+        _check_certificate(opening.id, certificate, states, reserved)
     return Intact(number, len(states), f"{number}:{digest}")
 
 
@@ -212,8 +213,10 @@ def head_number(head: str) -> int:
     return int(number)
 
 
-def _check_certificate(identity: str, certificate: Certificate, states: list[str], descriptions: list[str]) -> None:
-    """Whether the entry that a certificate names is booked, and for the same mechanism and parameters."""
+def _check_certificate(
+    identity: str, certificate: Certificate, states: list[str], reserved: list[tuple[str, str]]
+) -> None:
+    """Whether the entry that a certificate names is booked, for the same mechanism, parameters and n, at its price."""
     ledger, _, entry = (certificate.ledger_entry or "").partition("#")
     if ledger != identity:
         raise LedgerError(
@@ -223,12 +226,21 @@ def _check_certificate(identity: str, certificate: Certificate, states: list[str
     at = int(entry) if entry.isascii() and entry.isdigit() else 0
     if not 1 <= at <= len(states) or states[at - 1] != State.BOOKED:
         raise Tampered(f"A certificate names entry {entry}, and the ledger has not booked it. {_MEND}")
-    about = json.loads(descriptions[at - 1])
+    about, loss = (json.loads(text) for text in reserved[at - 1])
     # What a mechanism leaves to itself, and so to its run, reads None beforehand.
     chosen = {name: value for name, value in (about.get("parameters") or {}).items() if value is not None}
     claimed = {name: certificate.parameters.get(name) for name in chosen}
     if certificate.mechanism != about.get("mechanism") or canonical(claimed) != canonical(chosen):
         raise Tampered(f"A certificate names entry {entry}, which the ledger has for another release. {_MEND}")
+    if "n" in about and certificate.n not in (about["n"], None):
+        raise Tampered(
+            f"A certificate names entry {entry}, which the ledger has for another number of records. {_MEND}"
+        )
+    price = PrivacyLoss.from_dict(loss).epsilon(certificate.delta)
+    stored = PrivacyLoss.from_dict(certificate.loss).epsilon(certificate.delta)
+    # What a ledger stores of a curve is a table, which is at most a little larger than the curve.
+    if not min(certificate.epsilon, stored) >= price * (1.0 - 2e-3):
+        raise Tampered(f"A certificate names entry {entry} and states less than was reserved for it. {_MEND}")
 
 
 # --- JSON lines -------------------------------------------------------------------------------------
@@ -261,7 +273,10 @@ def read_export(lines: Iterable[str], *, head: str | None = None, certificates: 
     except (KeyError, TypeError, StopIteration):
         raise LedgerError("This is neither a ledger nor the export of one: its first line is no ledger's.") from None
     ends: list[str] = []
-    found = follow(opening, opened, _exported(parsed, ends), head=head, certificates=certificates)
+    try:
+        found = follow(opening, opened, _exported(parsed, ends), head=head, certificates=certificates)
+    except UnicodeEncodeError:
+        raise LedgerError("This is no export of a ledger: it holds half a surrogate pair, which is no text.") from None
     if ends != [found.head]:
         raise Tampered("The export was cut short: its last line, the head, is missing or another's. Export it again.")
     return found

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from discretion.privacy.frames import cleared
+
 __all__ = ["fingerprint"]
 
 LEAST_KEY = 16
 """Bytes of the shortest key."""
 
 
+@cleared
 def fingerprint(records: Any, key: bytes) -> str:
     """HMAC-SHA256 of records under a key: 64 hexadecimal digits.
 

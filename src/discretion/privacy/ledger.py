@@ -23,6 +23,7 @@ from discretion.privacy.certificate import Certificate, canonical, library_versi
 from discretion.privacy.chain import LAYOUT, Intact, LedgerError, Opening, State, Tampered, readable
 from discretion.privacy.failure import Failure, MechanismFailed, attempt
 from discretion.privacy.fingerprint import fingerprint
+from discretion.privacy.frames import cleared
 from discretion.privacy.journal import Journal, openings, read_loss
 from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
@@ -185,7 +186,7 @@ class Ledger:
         if store.path is not None and not store.path.exists():
             raise LedgerError(
                 f"There is no ledger at {store.place}. Make one, once per data set: "
-                f'Ledger.create("{store.path.name}", dataset="...", epsilon=..., delta=...).'
+                f'discretion ledger init {store.path.name} --dataset "..." --epsilon ... --delta ... (Ledger.create).'
             )
         found = openings(store)
         names = [opening.name for opening, _ in found]
@@ -223,6 +224,7 @@ class Ledger:
 
     # --- Spending
 
+    @cleared
     def run(
         self,
         mechanism: Mechanism,
@@ -427,6 +429,7 @@ class Ledger:
         with self.journal.transaction() as (session, _), readable(self.place):
             yield from chain.export(self.journal.opening, self.journal.opening.digest, self.journal.events(session))
 
+    @cleared
     def check_fingerprint(self, records: Any, key: bytes) -> None:
         """Check that the records are those that the ledger was created for. Whether they are is private.
 

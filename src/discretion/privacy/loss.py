@@ -244,7 +244,7 @@ class PrivacyLoss(ABC):
         """
         try:
             return _READERS[description["type"]](description)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(
                 "This is not a description of a privacy loss as `to_dict` writes it "
                 f"({type(error).__name__}: {error}); the known types are {', '.join(_READERS)}."
@@ -776,7 +776,7 @@ def _merged(parts: Iterable[tuple[PrivacyLoss, int]]) -> tuple[tuple[PrivacyLoss
             if isinstance(part, GaussianDP):
                 gaussian.append((part, times * count))
             elif times * count > 0 and not (isinstance(part, _PURE) and part.epsilon_value == 0):
-                others[part] = others.get(part, 0) + times * count
+                others[part] = _count(others.get(part, 0) + times * count)
     if not relations:
         raise ValueError("A composition needs at least one part; the loss of doing nothing is GaussianDP(0).")
     if len(relations) > 1:
@@ -803,6 +803,8 @@ def _count(count: Any) -> int:
         raise ValueError(f"A loss is multiplied by how often it is spent, an integer, not by {count!r}.")
     if count < 0:
         raise ValueError(f"A loss cannot be spent {int(count)} times: nothing gives privacy back.")
+    if int(count) >= 2**63:
+        raise ValueError("A loss is spent less than 2^63 times.")
     return int(count)
 
 

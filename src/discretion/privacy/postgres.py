@@ -189,7 +189,7 @@ def _meaning(error: SQLAlchemyError, undone: str, committing: bool) -> str:
             parts = (
                 "there is no ledger in this database, or none that this role may use.",
                 undone,
-                'Make one, once per data set: Ledger.create("postgresql://...", dataset=..., epsilon=..., delta=...).',
+                'Make one, once per data set: discretion ledger init URL --dataset "..." --epsilon ... --delta ...',
             )
         case _, "55P03":
             parts = "another process keeps the ledger locked.", undone, "Try again when it has finished."

@@ -30,6 +30,7 @@ ROUNDING = 1e-9
 
 _ORDERS = np.append(np.geomspace(1e-3, 1e6, 91), np.inf)
 _DELTAS = (1e-3, 1e-6, 1e-9)
+_EPSILONS = (0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,28 @@ def _below(stored: PrivacyLoss, rebuilt: PrivacyLoss, certificate: Certificate) 
             f"the stored loss is {float(stated[at])!r} at the Renyi order {1.0 + float(orders[at])!r}, and "
             f"{float(needed[at])!r} follows from the parameters."
         )
+    for epsilon in _EPSILONS:
+        one, other = stored.delta(epsilon), rebuilt.delta(epsilon)
+        if not one >= other * (1.0 - ROUNDING) - 1e-15:
+            yield f"the stored loss gives delta {one!r} at epsilon {epsilon!r}, and the parameters give {other!r}."
+            return
     for delta in (certificate.delta, *_DELTAS):
         one, other = stored.epsilon(delta), rebuilt.epsilon(delta)
         if not one >= other * (1.0 - ROUNDING):
             yield f"the stored loss gives epsilon {one!r} at delta {delta!r}, and the parameters give {other!r}."
             return
+    # Between the places looked at only a loss of the same kind is known to be no smaller.
+    kinds, wanted = _kinds(certificate.loss), _kinds(rebuilt.to_dict(certificate.delta or None))
+    if kinds != wanted:
+        yield f"the stored loss is of the kind {kinds}, and that of the parameters is {wanted}."
+
+
+def _kinds(description: Any) -> str:
+    """The kinds of loss of which a stored loss is made."""
+    if not isinstance(description, dict):
+        return "none"
+    parts = [part.get("loss", part) if isinstance(part, dict) else part for part in description.get("parts", ())]
+    return str(description.get("type")) + (f" of ({', '.join(map(_kinds, parts))})" if parts else "")
 
 
 def _tabulated(description: Any) -> Iterator[float]:

@@ -10,12 +10,14 @@ from discretion.selection.adapters import (
 )
 from discretion.selection.bounds import heterogeneous, selection_loss
 from discretion.selection.charged import select
+from discretion.selection.extensions import SharedRate, disjoint_tuning_loss, threshold_loss
 from discretion.selection.journal import JournalError
 from discretion.selection.learners import PrivateLogisticRegression, PrivateRidge
 from discretion.selection.linear import LabelledRecords, LogisticMechanism, ModelRelease, RidgeMechanism
 from discretion.selection.lower_bound import selection_lower_bound
 from discretion.selection.model_selection import NothingChosen, PrivateSearchCV
 from discretion.selection.outcome import Outcome, SelectionRelease
+from discretion.selection.proposals import DensityBox, Proposals
 from discretion.selection.repetitions import (
     Binomial,
     Capped,
@@ -35,6 +37,7 @@ __all__ = [
     "Binomial",
     "Capped",
     "Declared",
+    "DensityBox",
     "Fixed",
     "JournalError",
     "LabelledRecords",
@@ -48,6 +51,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateRidge",
     "PrivateSearchCV",
+    "Proposals",
     "PublicScore",
     "Repetitions",
     "RidgeMechanism",
@@ -55,8 +59,10 @@ __all__ = [
     "Score",
     "SelectionMechanism",
     "SelectionRelease",
+    "SharedRate",
     "correct",
     "diffprivlib_loss",
+    "disjoint_tuning_loss",
     "dp_sgd_loss",
     "geometric",
     "heterogeneous",
@@ -67,4 +73,5 @@ __all__ = [
     "select",
     "selection_loss",
     "selection_lower_bound",
+    "threshold_loss",
 ]

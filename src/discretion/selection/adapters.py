@@ -32,8 +32,8 @@ class Declared(MetaEstimatorMixin, BaseEstimator):
     """Any estimator, with the loss that its author declares for it.
 
     The declaration is the user's to answer for: it must cover everything in the fitted estimator, failing included, and
-    hold for the parameters that the estimator then has. What the estimator takes its noise from is its own matter; a
-    search that is taken up after an interruption repeats its draws, not its noise.
+    hold for the parameters that the estimator then has. What the estimator takes its noise from is its own matter: a
+    search of it that is interrupted before its release was kept can't be taken up, and stays spent.
 
     Parameters
     ----------

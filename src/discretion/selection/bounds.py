@@ -23,6 +23,7 @@ from discretion.privacy import GaussianDP, NeighbourMismatch, PrivacyLoss, Priva
 from discretion.privacy.conversion import LEAST_EXCESS
 from discretion.privacy.profiles import BestOf
 from discretion.selection.profile_bound import RankCurve, profile_bound, rank_curve
+from discretion.selection.proposals import FIXED, DensityBox
 from discretion.selection.repetitions import Binomial, Capped, Fixed, NegativeBinomial, Poisson, Repetitions
 from discretion.selection.trade_off import Pair, pairs_of, pure_trade_off
 
@@ -49,7 +50,7 @@ _UNIT = 2.0**-52
 _CELLS = 500
 
 
-def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best") -> PrivacyLoss:
+def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best", box: DensityBox = FIXED) -> PrivacyLoss:
     """The privacy loss of releasing the best of K runs, each of loss `base`.
 
     Args:
@@ -58,6 +59,8 @@ def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best") 
         law: of the number of runs.
         rule: "profile", the profile bound (`docs/proofs/selection-profile.md`); "renyi", the least of the Renyi bounds
             (`docs/proofs/selection-renyi.md`); "best", the least of both, and of releasing all runs where K is bounded.
+        box: how far the chance of a candidate may move, in view of earlier runs, from its public weight; by default
+            not at all. `base` is of a run by the public weights (`docs/proofs/selection-adaptive.md`).
 
     Returns:
         A loss that adds to others; its guarantee names the bound that gave it.
@@ -67,33 +70,35 @@ def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best") 
     """
     if rule not in ("best", "renyi", "profile"):
         raise ValueError(f"The rule is 'best', 'renyi' or 'profile', not {rule!r}.")
-    if (law.mean == 1 and law.none == 0) or base.renyi_excess(0.0) == 0:
+    box = FIXED if box.fixed else box
+    if (law.mean == 1 and law.none == 0 and box.fixed) or base.renyi_excess(math.inf) == 0:
         return base  # one run surely, or runs that reveal nothing
     name = f"best of {law.name} runs, mean {law.mean:g}"
-    pure = _pure(base, law, name)
+    name += "" if box.fixed else f", proposed with {box.low:g} to {box.high:g} times the weights"
+    pure = _pure(base, law, name, box)
     if pure is not None and pure.epsilon_value == math.inf:
         return pure
     pairs = pairs_of(base)
     parts: list[PrivacyLoss] = []
     if rule != "profile":
-        parts.append(_renyi_curve(base, law, pairs, name))
+        parts.append(_renyi_curve(base, law, pairs, name, box))
     if rule != "renyi":
-        parts.append(profile_bound(pairs, law, base.neighbours, f"{name}, profile bound ({base.rule})"))
+        parts.append(profile_bound(pairs, law, base.neighbours, f"{name}, profile bound ({base.rule})", box))
     if pure is not None:
         parts.append(pure)
-    most = _most(law)
+    most = _most(law) if box.fixed else None
     if rule == "best" and most is not None and most <= 2 * law.mean:
         parts.append(most * base)
     return parts[0] if len(parts) == 1 else BestOf(tuple(parts))
 
 
-def _pure(base: PrivacyLoss, law: Repetitions, name: str) -> PureDP | None:
+def _pure(base: PrivacyLoss, law: Repetitions, name: str, box: DensityBox) -> PureDP | None:
     limit = base.renyi_excess(math.inf)
     if math.isinf(limit) and not isinstance(base, PureDP | GaussianDP):
         return None
     if isinstance(base, GaussianDP) and math.isfinite(base.mu):
         return None
-    return PureDP(pure_cost(limit, law), neighbours=base.neighbours, rule=f"{name}, pure bound ({base.rule})")
+    return PureDP(pure_cost(limit, law, box), neighbours=base.neighbours, rule=f"{name}, pure bound ({base.rule})")
 
 
 def _most(law: Repetitions) -> int | None:
@@ -107,18 +112,24 @@ def _most(law: Repetitions) -> int | None:
     return None
 
 
-def pure_cost(epsilon: float, law: Repetitions) -> float:
+def pure_cost(epsilon: float, law: Repetitions, box: DensityBox = FIXED) -> float:
     """Epsilon of pure DP of the best of K runs, each `epsilon`-DP: `epsilon + c`, exact and rounded up.
 
         c = log f'(1 - s) / f'(1 - e^epsilon s)    at  s = 1 / (1 + e^epsilon)
 
     It is attained in the limit of many outputs, at most (2 + eta) epsilon for the truncated negative binomial law of
     shape eta (Papernot and Steinke 2022; Liu and Talwar 2019), and epsilon + mean tanh(epsilon / 2) for Poisson laws.
-    For a capped law c is the largest over s, found with a relative excess below 1e-3. Proof:
-    `docs/proofs/selection-pure.md`.
+    For a capped law c is the largest over s, found with a relative excess below 1e-3. So it is for proposals in a box
+    [low, high], with the curves of `docs/proofs/selection-adaptive.md`; then, for shape eta, the cost is at most
+    (2 + eta) (epsilon + log(high / low)). Proof: `docs/proofs/selection-pure.md`.
     """
     if not 0 < epsilon < math.inf:
         return epsilon
+    if not box.fixed:
+        cost = epsilon + rank_curve(law, pure_trade_off(epsilon), box=box).log_ratio
+        if isinstance(law, NegativeBinomial):
+            cost = min(cost, (2 + law.shape) * (epsilon + math.log(box.high / box.low)) * (1 + 1e-12))
+        return cost
     if isinstance(law, Capped):
         return epsilon + rank_curve(law, pure_trade_off(epsilon)).log_ratio
     # the ratio through logarithms where both derivatives may underflow
@@ -155,15 +166,21 @@ def generic_renyi(renyi: Curve, law: Repetitions, curves: Sequence[RankCurve]) -
         law: of K.
         curves: of the law over the trade-off curves of the pair, in each order (`rank_curve`).
     """
-    with np.errstate(divide="ignore"):
-        corners = [(np.log(curve.u), np.log(curve.v)) for curve in curves]
-    none, parts = law.none, [(u[u > -np.inf], v[u > -np.inf]) for u, v in corners]
+    none, parts = law.none, []
+    for each in curves:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            u, ratio = np.log(each.u), np.log(each.u) - np.log(each.v)
+        falling = np.argsort(-u)
+        u, ratio = u[falling], ratio[falling]
+        # a corner with a larger u and a larger ratio is larger at every order
+        kept = (u > -np.inf) & (ratio > np.append(-np.inf, np.fmax.accumulate(ratio)[:-1]))
+        parts.append((u[kept], ratio[kept]))
 
     def curve(x: Array) -> Array:
         # past 1e8 the limit, c
         finite = np.minimum(x, 1e8)
         with np.errstate(invalid="ignore", over="ignore"):
-            highest = np.max([np.max(u + finite[:, None] * (u - v), axis=1) for u, v in parts], axis=0)
+            highest = np.max([np.max(u + finite[:, None] * ratio, axis=1) for u, ratio in parts], axis=0)
             cost = renyi(x) + highest / finite
             if none > 0:
                 cost = np.logaddexp(math.log(none), finite * cost) / finite
@@ -172,31 +189,33 @@ def generic_renyi(renyi: Curve, law: Repetitions, curves: Sequence[RankCurve]) -
     return curve
 
 
-def tnb_renyi(renyi: Curve, supremum: float, law: NegativeBinomial) -> Curve:
+def tnb_renyi(renyi: Curve, supremum: float, law: NegativeBinomial, box: DensityBox = FIXED) -> Curve:
     """The Renyi bound for truncated negative binomial laws (Papernot and Steinke 2022, Theorem 2).
 
         R'(x) = R(x) + (1 + eta) min over y >= 0 of [ y R(y) + log(1/gamma) ] / (1 + y)  +  log(mean) / x
 
-    The second term does not depend on x. For rho-zCDP it is least at `1 + y = sqrt(log(1/gamma) / rho)`. Proof:
-    `docs/proofs/selection-renyi.md`.
+    The second term does not depend on x. For rho-zCDP it is least at `1 + y = sqrt(log(1/gamma) / rho)`. For proposals
+    in a box [c, C], put R(y) + log(C/c) and C/gamma for R(y) and 1/gamma in it, and add log(C/c) + log(C) / x
+    (`docs/proofs/selection-adaptive.md`). Proof: `docs/proofs/selection-renyi.md`.
     """
-    log_inverse = -math.log(law.gamma)
+    spread, log_high = math.log(box.high / box.low), math.log(box.high)
+    log_inverse = log_high - math.log(law.gamma)
 
     def bracket(log_y: Array) -> Array:
         y = _below(np.exp(log_y), supremum)
-        return (y * renyi(y) + log_inverse) / (1 + y)
+        return (y * (renyi(y) + spread) + log_inverse) / (1 + y)
 
     grid = np.linspace(math.log(1e-6), math.log(1e8), 129)
     least, width = log_inverse, float(grid[1] - grid[0])
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(9):
+        for _ in range(7):
             values = np.where(np.isnan(found := bracket(grid)), np.inf, found)
             best = int(np.argmin(values))
             least = min(least, float(values[best]))
             grid, width = grid[best] + width * np.linspace(-1, 1, 17), width / 8
     limit = float(renyi(np.array([np.inf]))[0]) if math.isinf(supremum) else math.inf
-    constant = (1 + law.shape) * min(least, limit)
-    return lambda x: renyi(x) + constant + math.log(law.mean) / x
+    constant = (1 + law.shape) * min(least, limit + spread) + spread
+    return lambda x: renyi(x) + constant + (math.log(law.mean) + log_high) / x
 
 
 def poisson_renyi(renyi: Curve, law: Poisson, pairs: Sequence[Pair]) -> Curve:
@@ -213,10 +232,12 @@ def poisson_renyi(renyi: Curve, law: Poisson, pairs: Sequence[Pair]) -> Curve:
         pairs: profiles of one run, in each order.
     """
 
+    profiles = dict.fromkeys(each for pair in pairs for each in (pair.forward, pair.backward))
+
     def curve(x: Array) -> Array:
         finite = np.minimum(x, 1e15)
         at = np.log1p(1 / finite) * (1 - 4 * _UNIT)
-        d = np.max([each for pair in pairs for each in (pair.forward(at), pair.backward(at))], axis=0)
+        d = np.max([profile(at) for profile in profiles], axis=0)
         exponent = finite * np.maximum(renyi(x), 1e-300)
         with np.errstate(divide="ignore", over="ignore"):
             grown = exponent + np.log(-np.expm1(-exponent))
@@ -225,17 +246,20 @@ def poisson_renyi(renyi: Curve, law: Poisson, pairs: Sequence[Pair]) -> Curve:
     return curve
 
 
-def _renyi_curve(base: PrivacyLoss, law: Repetitions, pairs: Sequence[Pair], name: str) -> RenyiCurve:
+def _renyi_curve(
+    base: PrivacyLoss, law: Repetitions, pairs: Sequence[Pair], name: str, box: DensityBox = FIXED
+) -> RenyiCurve:
     """The least of the Renyi bounds."""
     bounds: dict[str, Curve] = {}
-    if not (isinstance(law, Poisson) and base._exact_profile):
+    poisson = law if isinstance(law, Poisson) and box.fixed else None
+    if not (poisson is not None and base._exact_profile):
         # with an exact profile the bound for Poisson laws is smaller
-        curves = [rank_curve(law, pair.trade_off, _CELLS) for pair in pairs]
+        curves = [rank_curve(law, pair.trade_off, _CELLS, box) for pair in pairs]
         bounds["generic Renyi bound"] = generic_renyi(base.renyi_excess, law, curves)
     if isinstance(law, NegativeBinomial):
-        bounds["Renyi bound of Papernot and Steinke 2022"] = tnb_renyi(base.renyi_excess, base.supremum, law)
-    if isinstance(law, Poisson):
-        bounds["Renyi bound for Poisson laws"] = poisson_renyi(base.renyi_excess, law, pairs)
+        bounds["Renyi bound of Papernot and Steinke 2022"] = tnb_renyi(base.renyi_excess, base.supremum, law, box)
+    if poisson is not None:
+        bounds["Renyi bound for Poisson laws"] = poisson_renyi(base.renyi_excess, poisson, pairs)
     rising = {rule: _Rising.of(bound, base.supremum) for rule, bound in bounds.items()}
 
     def least(x: Array) -> Array:
@@ -271,12 +295,15 @@ class _Rising:
             (values[1:-1] <= values[:-2]) & (values[1:-1] <= values[2:]) & np.isfinite(values[1:-1])
         )
         centres, width = grid[places], float(grid[1] - grid[0])
-        for _ in range(8 if places.size else 0):
+        for _ in range(5 if places.size else 0):
             around = np.minimum(centres[:, None] + width * np.linspace(-1, 1, 17), grid[-1])
             best = np.argmin(at(around), axis=1)
             centres, width = around[np.arange(best.size), best], width / 8
-        x = _below(np.exp(centres), supremum)
-        found = at(centres) if places.size else np.array([])
+        # and the limit, which holds at every order
+        x = np.append(_below(np.exp(centres), supremum), np.inf)
+        found = np.append(
+            at(centres) if places.size else [], at(np.array([np.inf])) if math.isinf(supremum) else np.inf
+        )
         return cls(curve, x, np.minimum.accumulate(found[::-1])[::-1])
 
     def __call__(self, x: Array) -> Array:
@@ -303,16 +330,18 @@ def heterogeneous(losses: Sequence[PrivacyLoss], weights: Sequence[float]) -> Pr
 
     Args:
         losses: of the candidates, under one neighbour relation.
-        weights: positive, of sum 1; they may not depend on the records.
+        weights: not negative, of sum 1; they may not depend on the records. Candidates of weight 0 are never drawn and
+            cost nothing.
 
     Raises:
         ValueError: weights that are not probabilities, or not one for each loss.
     """
     w = np.asarray(weights, dtype=np.float64)
-    if w.shape != (len(losses),) or not np.all(w > 0) or abs(float(w.sum()) - 1) > 1e-9:
-        raise ValueError("Candidates need positive weights of sum 1, one for each loss.")
+    if w.shape != (len(losses),) or not np.all(w >= 0) or not abs(float(w.sum()) - 1) <= 1e-9:
+        raise ValueError("Candidates need weights of at least 0 and of sum 1, one for each loss.")
     if len({loss.neighbours for loss in losses}) > 1:
         raise NeighbourMismatch("Candidates whose losses are about different neighbour relations do not compare.")
+    losses, w = [loss for loss, each in zip(losses, w, strict=True) if each > 0], w[w > 0]
     if all(loss == losses[0] for loss in losses):
         return losses[0]
     w = w / w.sum() * (1 + 1e-15)
@@ -416,7 +445,7 @@ def conditional_loss(base: PrivacyLoss, least_acceptance: float) -> RenyiCurve:
     inverse_r = 1 - inverse_p - inverse_q
     limit = base.renyi_excess(math.inf)
 
-    def curve(x: Array) -> Array:
+    def bound(x: Array) -> Array:
         order = 1 + x[:, None]
         with np.errstate(all="ignore"):
             first, second = (order - inverse_p) / inverse_r, order + inverse_q - 1
@@ -425,12 +454,17 @@ def conditional_loss(base: PrivacyLoss, least_acceptance: float) -> RenyiCurve:
             two = base.renyi_excess(np.where(usable, second - 1, 0.0))
             total = (order - inverse_p - inverse_r) * one + np.where(second == 1, 0.0, (second - 1) * two)
             cost = np.where(usable, (total + (1 + inverse_r) * log_inverse) / x[:, None], np.inf)
-        cost = np.min(np.where(np.isnan(cost), np.inf, cost), axis=1)
-        return np.minimum(np.where(np.isinf(x), np.inf, cost), 2 * limit)
+        return np.min(np.where(np.isnan(cost), np.inf, cost), axis=1)
 
-    rising = _Rising.of(curve, base.supremum)
+    # which exponents are best changes with the order: steps from each order of a grid down to the one before
+    orders = _below(np.geomspace(1e-3, 1e5, 700), base.supremum)
+    values = np.append(np.minimum.accumulate(bound(orders)[::-1])[::-1] * (1 + 1e-12), np.inf)
+
+    def curve(x: Array) -> Array:
+        return np.minimum(values[np.searchsorted(orders, x)], 2 * limit)
+
     rule = f"given acceptance, of probability at least {least_acceptance:g} ({base.rule})"
-    return RenyiCurve(rising, base.supremum, neighbours=base.neighbours, rule=rule)
+    return RenyiCurve(curve, base.supremum, neighbours=base.neighbours, rule=rule)
 
 
 def fixed_lower_bound(epsilon: float, count: int, excess: float) -> float:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from discretion.privacy import Ledger, LedgerError, PrivacyLoss, Randomness, State, SystemRandomness
+from discretion.privacy.certificate import canonical, public_json
+from discretion.privacy.frames import cleared
 from discretion.privacy.release import library_version
 from discretion.selection.bounds import Rule
-from discretion.selection.journal import Journal, plan_hash
-from discretion.selection.outcome import SelectionRelease
+from discretion.selection.journal import Journal, JournalError, plan_hash
+from discretion.selection.outcome import SelectionRelease, under
+from discretion.selection.proposals import Proposals
 from discretion.selection.repetitions import Repetitions
 from discretion.selection.scores import Score
 from discretion.selection.search import RunLimit, SelectionMechanism
@@ -18,6 +23,7 @@ from discretion.selection.search import RunLimit, SelectionMechanism
 __all__ = ["charged", "select"]
 
 
+@cleared
 def select(
     candidates: Sequence[Any],
     score: Score,
@@ -33,6 +39,7 @@ def select(
     pad: bool = False,
     unit: str | None = None,
     jobs: int | None = None,
+    proposals: Proposals | None = None,
     ledger: Any = None,
     journal: str | os.PathLike[str] | None = None,
     save: Callable[[SelectionRelease], object] = lambda release: None,
@@ -41,16 +48,18 @@ def select(
     """Tune and release in one: run the candidates on private records, and let the best one leave.
 
     Args:
-        candidates, score, law, weights, default, rule, limit, pad, unit, jobs: as in `SelectionMechanism`.
+        candidates, score, law, weights, default, rule, limit, pad, unit, jobs, proposals: as in `SelectionMechanism`.
         records: private.
         n: the number of records; where it is private, a public bound of it.
         delta: at which the certificate states epsilon; by default the candidates' own.
         ledger: where the loss of the whole search is reserved before a record is read, and booked after. Without one
             nothing is remembered.
         journal: where an interrupted search is kept, a private file that is gone when the search has ended. Call again
-            with the same arguments to take it up: the same draws, the same noise, no second price.
+            with the same arguments and records to take it up: the same draws, the same noise, no second price. Once the
+            release is made the journal holds it, and nothing is computed again. Candidates whose noise comes from
+            elsewhere than from the source a run gives them (declared estimators) can be taken up from then on only.
         save: called with the release before the journal goes, to write it to a file, say; so that a kill at any moment
-            loses nothing. It may be called again, with the same winner, when the search is taken up.
+            loses nothing. It may be called again, with the very same release, when the search is taken up.
         randomness: for tests only; by default the operating system's.
 
     Returns:
@@ -58,7 +67,8 @@ def select(
 
     Raises:
         ValueError: parameters out of range.
-        JournalError: the journal can't be used as it is.
+        JournalError: the journal can't be used as it is, or not with these records.
+        LedgerError: the ledger does not let the search be taken up, or could not be written.
         BudgetExceeded: the ledger's budget can't pay; nothing was read.
         MechanismFailed: the search failed; what was reserved stays spent.
         KeyboardInterrupt: it was interrupted. Nothing leaves, and what was reserved stays spent.
@@ -80,6 +90,7 @@ def select(
         pad=pad,
         unit=unit,
         jobs=jobs,
+        proposals=proposals,
     )
     return charged(mechanism, records, n, ledger=ledger, journal=journal, randomness=randomness, save=save)
 
@@ -93,40 +104,58 @@ def charged(
     journal: str | os.PathLike[str] | None,
     randomness: Randomness | None,
     save: Callable[[SelectionRelease], object] = lambda release: None,
+    pick: Callable[[Any, Randomness], Any] = lambda records, randomness: records,
 ) -> SelectionRelease:
-    """Run a search through the ledger, if there is one, and from the journal, if there is one."""
+    """Run a search through the ledger, if there is one, and from the journal, if there is one.
+
+    What `pick` draws from the records is what the search runs on: the same again when it is taken up.
+    """
     randomness = SystemRandomness() if randomness is None else randomness
     book: Any = Ledger.open(ledger) if isinstance(ledger, str | os.PathLike) else ledger
     if journal is None:
+        picked = pick(records, randomness)
         if book is None:
-            release: Any = mechanism.run(records, randomness)
+            release: Any = mechanism.run(picked, randomness)
         else:
-            release = book.run(mechanism, records, n=n, randomness=randomness)
+            release = book.run(mechanism, picked, n=n, randomness=randomness)
         save(release)
         return release
     plan = {"parameters": mechanism.parameters(), "n": n if mechanism.n_is_public else None}
+    plan |= {"delta": mechanism.delta, "unit": mechanism.unit}
     plan |= {"library": library_version(), "ledger": getattr(book, "id", None)}
-    with Journal(journal, plan_hash(plan)) as opened:
+    begun_with = {"records": records, "default": mechanism.default, "score": mechanism.score}
+    with Journal(journal, plan_hash(plan), randomness, begun_with | {"proposals": mechanism.proposals}) as opened:
         search: Any = _Journalled(mechanism, opened)
-        if book is None:
-            mechanism.check(records)
-            release = search.run(records, randomness)
-        else:
-            # The ledger's own order of things, on a view of it that reserves this search once.
-            release = type(book).run(_Once(book, opened.name), search, records, n=n, randomness=randomness)
+        try:
+            picked = pick(records, opened.key.stream("picked records"))
+            if book is None:
+                mechanism.check(picked)
+                release = search.run(picked, randomness)
+            else:
+                # The ledger's own order of things, on a view of it that reserves this search once.
+                release = type(book).run(_Once(book, search), search, picked, n=n, randomness=randomness)
+        except Exception:
+            if opened.fresh and not opened.begun:
+                opened.delete()  # refused, and nothing was paid
+            raise
         save(release)
         opened.delete()
     return release
 
 
 class _Journalled:
-    """The mechanism whose key is fixed on disk before the first run."""
+    """The mechanism whose key is on disk before it is paid, and whose release is before it is booked."""
 
     def __init__(self, mechanism: SelectionMechanism, journal: Journal) -> None:
-        self._mechanism, self._journal = mechanism, journal
+        self._mechanism, self.journal = mechanism, journal
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._mechanism, name)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether all noise of every candidate follows from the key, as far as can be seen."""
+        return all(map(_keyed, self._mechanism.candidates))
 
     def privacy_loss(self, n: int | None) -> PrivacyLoss:
         return self._mechanism.privacy_loss(n)
@@ -135,38 +164,90 @@ class _Journalled:
         return self._mechanism.check(records)
 
     def parameters(self) -> dict[str, Any]:
-        return self._mechanism.parameters() | {"search": self._journal.name}
+        return self._mechanism.parameters() | {"search": self.journal.key.commitment}
 
     def run(self, records: Any, randomness: Randomness) -> SelectionRelease:
-        return self._mechanism.replay(self._journal.key(randomness), records)
+        if not self.journal.finished:
+            if self.journal.begun and not self.repeatable:
+                raise JournalError(
+                    f"The runs of {self.journal.path} were interrupted, and their noise comes from elsewhere than the "
+                    "search's key: to run them again would be a second search. What it reserved stays spent. Move the "
+                    "file away and begin anew."
+                )
+            self.journal.begin()
+            found = self._mechanism.replay(self.journal.key, records)
+            # as the ledger's entry has them
+            certificate = replace(found.certificate, parameters=public_json(self.parameters()))
+            self.journal.keep(replace(found, certificate=certificate, winner=under(certificate, found.winner)))
+        return self.journal.release()
 
 
 class _Once:
-    """A ledger that reserves and books a search once, whichever process asks, by the name in its journal.
+    """A ledger that reserves and books a search once, whichever process asks, by the commitment to its key.
 
     A search that was interrupted stays reserved, as after a crash, and is taken up under its old entry.
     """
 
-    def __init__(self, ledger: Any, name: str) -> None:
-        self._ledger, self._name = ledger, name
+    def __init__(self, ledger: Any, search: _Journalled) -> None:
+        self._ledger, self._search, self._journal = ledger, search, search.journal
+        self._made_before = self._journal.finished
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    def reserve(self, *what: Any, **more: Any) -> int:
+    def reserve(self, loss: PrivacyLoss, description: Mapping[str, Any], **more: Any) -> int:
         known = self._known()
-        return self._ledger.reserve(*what, **more) if known is None else known.id
+        if known is None:
+            return self._ledger.reserve(loss, description, **more)
+        if self._journal.fresh:
+            raise LedgerError(
+                "The ledger has a search with this very key: the source of randomness was copied, or set back as by a "
+                "virtual machine's snapshot. Nothing was spent. Start the process and the machine afresh."
+            )
+        if known.state is State.FAILED:
+            raise LedgerError("The ledger says that this search failed. Move its journal away and begin anew.")
+        if _text(description) != _text(known.description) or self._stored(loss) != self._stored(known.loss, read=True):
+            raise LedgerError("The ledger's entry of this search is for another plan or another price.")
+        if known.state is State.BOOKED and not self._journal.finished:
+            raise LedgerError(
+                "This search is booked, so its release was made, and the journal, an older copy, does not hold it. A "
+                "booked search is not run again. Move the journal away and begin anew."
+            )
+        self._journal.begin()
+        return known.id
 
-    def book(self, *what: Any, **more: Any) -> None:
+    def book(self, entry: int) -> None:
         known = self._known()
         if known is None or known.state is not State.BOOKED:
-            self._ledger.book(*what, **more)
+            self._ledger.book(entry)
+        elif not self._made_before:
+            self._journal.forget()
+            raise LedgerError("Another process has booked this search, from a copy of its journal; use its release.")
 
-    def fail(self, *what: Any, **more: Any) -> None:
-        """Nothing: the journal can still be taken up."""
+    def fail(self, entry: int, reason: str) -> None:
+        """Nothing where the journal can still be taken up."""
+        if not (self._search.repeatable or self._journal.finished):
+            self._ledger.fail(entry, reason)
 
     def _known(self) -> Any:
-        mine = [e for e in self._ledger.entries() if e.description.get("parameters", {}).get("search") == self._name]
-        if mine and mine[0].state is State.FAILED:
-            raise LedgerError("The ledger says that this search failed. Move its journal away and begin anew.")
+        name = self._journal.key.commitment
+        mine = [e for e in self._ledger.entries() if e.description.get("parameters", {}).get("search") == name]
         return mine[0] if mine else None
+
+    def _stored(self, loss: PrivacyLoss, *, read: bool = False) -> str:
+        """A loss as the ledger reads it back."""
+        stored = loss if read else PrivacyLoss.from_dict(json.loads(_text(self._ledger.budget.describe(loss))))
+        return _text(self._ledger.budget.describe(stored))
+
+
+def _keyed(candidate: Any) -> bool:
+    """Whether a candidate takes its noise from the source a run gives it: all mechanisms do.
+
+    Of estimators those do that have a parameter for it; a source elsewhere can't be repeated.
+    """
+    estimator = getattr(candidate, "estimator", None)
+    return estimator is None or "randomness" in estimator.get_params(deep=False)
+
+
+def _text(public: Any) -> str:
+    return canonical(public_json(public))

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
@@ -24,9 +23,11 @@ from discretion.privacy import (
     SystemRandomness,
     largest,
 )
+from discretion.privacy.frames import cleared
+from discretion.privacy.records import numbers
 from discretion.selection.linear import LabelledRecords, LogisticMechanism, ModelRelease, RidgeMechanism
 
-__all__ = ["PrivateLogisticRegression", "PrivateRidge", "plain_numbers"]
+__all__ = ["PrivateLogisticRegression", "PrivateRidge", "plain_table"]
 
 Floats = NDArray[np.float64]
 
@@ -74,6 +75,20 @@ class _PrivateLinear(BaseEstimator):
         """What fitting n records will cost, before any record is seen."""
         return self.mechanism(n).privacy_loss(n)
 
+    @cleared
+    def check(self, X: ArrayLike, y: ArrayLike) -> int | None:
+        """Refuse what `fit` would refuse, before anything is spent; the number of records where it is public."""
+        table: Any = plain_table(X)
+        return self.mechanism(len(table), table.shape[1]).check(LabelledRecords(table, self._response(y)))
+
+    def _response(self, y: Any) -> Floats:
+        raise NotImplementedError
+
+    @property
+    def _fewest(self) -> Any:
+        """Least number of records: that there are none is private where their number is."""
+        return 0 if Neighbours(self.neighbours) is Neighbours.ADD_REMOVE else 1
+
     def _fit(self, X: Floats, y: Floats) -> ModelRelease:
         mechanism: Any = self.mechanism(len(X), X.shape[1])
         records = LabelledRecords(X, y)
@@ -92,7 +107,7 @@ class _PrivateLinear(BaseEstimator):
 
     def _decision(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
-        table: Any = plain_numbers(X, "X")
+        table: Any = plain_table(X)
         checked: Any = validate_data(self, table, dtype=np.float64, reset=False)
         return self.release_.decision(checked)
 
@@ -183,6 +198,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
             most_records=self.most_records,
         )
 
+    @cleared
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Charge the ledger, release a model, forget the records: X (n, d) and y (n,) are private.
 
@@ -190,12 +206,26 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
             ValueError: bad shapes or values, before anything is charged.
             BudgetExceeded: the ledger can't pay; nothing was read.
         """
-        table: Any = plain_numbers(X, "X")
-        response: Any = None if y is None else plain_numbers(y, "y")
-        checked: Any = validate_data(self, table, response, dtype=np.float64, y_numeric=True)
+        table: Any = plain_table(X)
+        response: Any = None if y is None else numbers(y, "y")
+        if response is not None and response.shape[:1] != table.shape[:1]:
+            raise PublicError("Found input variables with inconsistent numbers of samples: X and y must agree.")
+        if response is not None and response.ndim > 1 and response.shape[1] != 1:
+            raise PublicError(f"y should be a 1d array, got an array of shape (n, {response.shape[1]}) instead.")
+        checked: Any = validate_data(
+            self,
+            table,
+            response,  # pyright: ignore[reportArgumentType]
+            dtype=np.float64,
+            y_numeric=True,
+            ensure_min_samples=self._fewest,
+        )
         release = self._fit(*checked)
         self.coef_, self.intercept_ = release.coefficients[0], float(release.intercepts[0])
         return self
+
+    def _response(self, y: Any) -> Floats:
+        return numbers(y, "y").reshape(-1)
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predictions at X (m, d), shape (m,). Post-processing: free."""
@@ -287,6 +317,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
             most_records=self.most_records,
         )
 
+    @cleared
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Charge the ledger, release a model, forget the records: X (n, d) and y (n,) are private.
 
@@ -294,17 +325,24 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
             ValueError: bad shapes or values, before anything is charged.
             BudgetExceeded: the ledger can't pay; nothing was read.
         """
-        classes, labels = self._declared(), np.asarray(y)
-        table: Any = plain_numbers(X, "X")
-        checked: Any = validate_data(self, table, dtype=np.float64)
-        if labels.shape != (len(checked),):
+        table: Any = plain_table(X)
+        checked: Any = validate_data(self, table, dtype=np.float64, ensure_min_samples=self._fewest)
+        number = self._response(y)
+        if number.shape != (len(checked),):
             raise PublicError("X and y must agree: one label for each row.")
+        release = self._fit(checked, number)
+        self.classes_ = self._declared()
+        self.coef_, self.intercept_ = release.coefficients, release.intercepts
+        return self
+
+    def _response(self, y: Any) -> Floats:
+        """The number of each label among the declared classes; -1 where it is not."""
+        classes, labels = self._declared(), np.asarray(y)
+        if not labels.size:
+            return np.zeros(labels.shape)
         number = np.searchsorted(classes, labels) if labels.dtype.kind in "biufUS" else np.full(labels.shape, -1)
         number = np.minimum(number, len(classes) - 1)
-        number = np.where(classes[number] == labels, number, -1)
-        release = self._fit(checked, number.astype(np.float64))
-        self.classes_, self.coef_, self.intercept_ = classes, release.coefficients, release.intercepts
-        return self
+        return np.where(classes[number] == labels, number, -1).astype(np.float64)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Scores at X (m, d): (m,) for two classes, else (m, classes)."""
@@ -326,24 +364,10 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         return self.classes_[best]
 
 
-def plain_numbers(values: Any, what: str) -> Floats:
-    """`values` as float64, before anything whose messages quote what it is given sees them.
-
-    Raises:
-        PublicError, TypeError: not real numbers; names `what`, never a value.
-    """
-    if issparse(values):
-        raise PublicError(f"Sparse data not supported: give {what} as a dense array.")
-    problem: type[Exception] | None = None
-    array = np.empty(0)
-    try:
-        raw = np.asarray(values)
-        problem = PublicError if raw.dtype.kind == "c" else None
-        array = np.asarray(raw, dtype=np.float64) if problem is None else array
-    except Exception as error:
-        problem = TypeError if isinstance(error, TypeError) else PublicError
-    if problem is not None:
-        # Outside the handler, so that the original does not hang on as __context__.
-        kind = "Complex data not supported: " if problem is PublicError and np.iscomplexobj(values) else ""
-        raise problem(f"{kind}{what}: every argument must be a string or a number that converts to a real number.")
-    return array
+def plain_table(X: Any) -> Floats:
+    """X as float64 of two dimensions or more, as `numbers` says: scikit-learn quotes what has fewer."""
+    table = numbers(X, "X")
+    if table.ndim < 2:
+        found = "1D array" if table.ndim else "scalar array"
+        raise PublicError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
+    return table

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 
 from discretion.privacy import (
     Certificate,
@@ -27,6 +27,8 @@ from discretion.privacy import (
     Release,
     RenyiCurve,
 )
+from discretion.privacy.frames import cleared
+from discretion.selection.minimiser import BLOCK, logistic_minimiser
 
 __all__ = [
     "LabelledRecords",
@@ -41,7 +43,10 @@ Floats = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 _TOLERANCE = 1e-8
-_STEPS = 200
+_FARTHEST = 10.0
+"""No standard normal number of a `Randomness` is further from 0: their tails end at 2^-65."""
+_EXTREME = 1e60
+"""Public parameters lie within this of 0, and of 1 over it if positive: then no release overflows."""
 _LOWEST = math.log(1e-3)
 
 
@@ -113,8 +118,8 @@ class _LinearMechanism:
     def __post_init__(self) -> None:
         for label in ("feature_bound", "alpha", "mu"):
             value = float(getattr(self, label))
-            if not 0 < value < math.inf:
-                raise ValueError(f"{label} must be a positive finite number; got {value!r}.")
+            if not 1e-60 <= value <= _EXTREME:
+                raise ValueError(f"{label} must be a positive number of [1e-60, 1e60]; got {value!r}.")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
         if Neighbours(self.neighbours) is Neighbours.REPLACE_RESPONSE:
@@ -140,6 +145,7 @@ class _LinearMechanism:
             "most_records": None if self.n_is_public else int(self.most_records),
         }
 
+    @cleared
     def check(self, records: LabelledRecords) -> int | None:
         """Refuse records of other shapes, not finite, or too many; their number where it is public."""
         X, y = records.covariates, records.response
@@ -157,9 +163,14 @@ class _LinearMechanism:
         raise NotImplementedError
 
     def _scaled(self, X: Floats) -> Floats:
-        """Rows in the unit ball; a little inside, so that rounding does not lead out of it."""
-        X = X / self.feature_bound
-        X = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1 + 16 * _UNIT))
+        """Rows in the unit ball; a little inside, so that rounding does not lead out of it.
+
+        A row is first divided by its largest absolute value, so that no finite row overflows.
+        """
+        largest = np.max(np.abs(X), axis=1, keepdims=True)
+        X = X / np.where(largest > 0, largest, 1.0)
+        length = np.linalg.norm(X, axis=1, keepdims=True) * (1 + (X.shape[1] + 16) * _UNIT)
+        X = X * np.minimum(np.minimum(largest, self.feature_bound) / self.feature_bound, 1 / np.maximum(length, 1.0))
         return np.column_stack([X, np.ones(len(X))]) / math.sqrt(2.0) if self.intercept else X
 
     def _unscaled(self, W: Floats) -> tuple[Floats, Floats]:
@@ -236,6 +247,8 @@ class RidgeMechanism(_LinearMechanism):
         low, high = self.response_range
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"response_range must be two finite numbers, low < high; got {low!r}, {high!r}.")
+        if max(-low, high) > _EXTREME or high - low < 1e-60:
+            raise ValueError("response_range must be within [-1e60, 1e60] and at least 1e-60 wide; rescale responses.")
 
     def parameters(self) -> dict[str, Any]:
         return super().parameters() | {"response_range": [float(end) for end in self.response_range]}
@@ -248,12 +261,13 @@ class RidgeMechanism(_LinearMechanism):
         mu = self.mu * (1.0 + rounding / ridge_sensitivity(self.neighbours))
         return GaussianDP(mu, neighbours=self.neighbours, rule="Gaussian noise on sums of products")
 
+    @cleared
     def run(self, records: LabelledRecords, randomness: Randomness) -> ModelRelease:
         """The released model. Called by the ledger after the loss is reserved."""
         self.check(records)
         low, high = self.response_range
         X, centre, half = self._scaled(records.covariates), 0.5 * (low + high), 0.5 * (high - low)
-        y = np.clip((records.response - centre) / half, -1.0, 1.0)
+        y = np.clip((np.clip(records.response, low, high) - centre) / half, -1.0, 1.0)
         size, noise = X.shape[1], ridge_sensitivity(self.neighbours) / self.mu
         G = randomness.standard_normal((size, size))
         A = X.T @ X + noise * (G + G.T) / 2.0
@@ -321,7 +335,8 @@ class LogisticMechanism(_LinearMechanism):
         w = argmin  sum log(1 + exp(-y x.w)) + alpha |w|^2 / 2 + g.w,      g ~ N(0, I / mu^2),   y = -1, 1
 
     With more than two classes there is one such problem for each class against the rest, with noise of its own, and
-    each is paid for. The minimiser is found to a gradient of length 1e-8 and covered by a little noise of the output.
+    each is paid for. The minimiser is found to a gradient of a public length (`tolerance`), whatever the records, and
+    covered by a little noise of the output. Parameters with which double precision can't do so are refused by `check`.
     Proof: `docs/proofs/objective-perturbation.md`.
 
     Parameters
@@ -383,30 +398,64 @@ class LogisticMechanism(_LinearMechanism):
     def _polish(self) -> PrivacyLoss:
         return GaussianDP(0.01 * self.mu, neighbours=self.neighbours, rule="inexact minimiser under output noise")
 
+    def reach(self, n: int | None) -> float:
+        """Most that the minimiser can be long, from public facts: 2 |g| / alpha + sqrt(2 n log 2 / alpha)."""
+        noise = _FARTHEST * math.sqrt(self._size) / self.mu
+        return 2.0 * noise / self.alpha + math.sqrt(2.0 * self._count(n) * math.log(2.0) / self.alpha)
+
+    def tolerance(self, n: int | None) -> float:
+        """Length of gradient at which the solver stops: 1e-8, or 16 times what rounding can do to it if that is more.
+
+            rounding = u [N (min(N, 1024) + 32) + (N/4 + alpha) (d + 8) B + 8 N + 8 |g|],     B = `reach`
+
+        Raises:
+            PublicError: double precision does not suffice for alpha, mu, d and N, the public (bound of the) number.
+        """
+        N, d, B = self._count(n), self._size, self.reach(n)
+        noise = _FARTHEST * math.sqrt(d) / self.mu
+        summed = N * (min(N, BLOCK) + d + 32) * _UNIT
+        rounding = summed + _UNIT * ((N / 4 + self.alpha) * (d + 8) * B + 8 * N + 8 * noise)
+        # the curvature must be known to a part of alpha, the margins to a hundredth, the gradient to a part of a record
+        if not (4 * summed <= self.alpha and (d + 8) * B * _UNIT <= 0.01 and 16 * rounding <= 0.1):
+            raise PublicError(
+                f"Double precision does not find the minimiser for alpha = {self.alpha:g}, mu = {self.mu:g} and up to "
+                f"{N:,} records. Raise alpha or mu, or declare fewer records (most_records)."
+            )
+        return max(_TOLERANCE, 16 * rounding)
+
     def output_noise(self, n: int | None) -> float:
         """Standard deviation of the noise that covers an inexact minimiser: two lie up to 2 gradient / alpha apart."""
-        N = self._count(n)
-        gradient = _TOLERANCE + N * (N + 32) * _UNIT
-        return 2.0 * gradient / self.alpha / (0.01 * self.mu)
+        # the computed gradient and what rounding did to it
+        return 2.0 * (1 + 1 / 16) * self.tolerance(n) / self.alpha / (0.01 * self.mu)
 
+    @property
+    def _size(self) -> int:
+        return self.dimension + self.intercept
+
+    @cleared
     def check(self, records: LabelledRecords) -> int | None:
         found = super().check(records)
         if not np.isin(records.response, np.arange(self.classes)).all():
             raise PublicError("Some records have a label that is not among the declared classes.")
+        self.tolerance(len(records.covariates) if self.n_is_public else None)
         return found
 
+    @cleared
     def run(self, records: LabelledRecords, randomness: Randomness) -> ModelRelease:
         """The released model. Called by the ledger after the loss is reserved."""
         self.check(records)
         X, n = self._scaled(records.covariates), len(records.covariates)
-        noise = self.output_noise(n if self.n_is_public else None)
+        told = n if self.n_is_public else None
+        noise, reach, tolerance = self.output_noise(told), self.reach(told), self.tolerance(told)
         positive = [1] if self.classes == 2 else range(self.classes)
         W = np.stack(
             [
-                _minimiser(
+                logistic_minimiser(
                     np.where(records.response == each, 1.0, -1.0)[:, None] * X,
                     self.alpha,
-                    randomness.standard_normal(X.shape[1]) / self.mu,
+                    np.clip(randomness.standard_normal(X.shape[1]), -_FARTHEST, _FARTHEST) / self.mu,
+                    reach,
+                    tolerance,
                 )
                 for each in positive
             ]
@@ -414,25 +463,3 @@ class LogisticMechanism(_LinearMechanism):
         coefficients, intercepts = self._unscaled(W + noise * randomness.standard_normal(W.shape))
         enforced = "Labels outside the declared classes are refused."
         return ModelRelease(self._certificate(n, randomness, enforced), coefficients, intercepts)
-
-
-def _minimiser(Z: Floats, alpha: float, linear: Floats) -> Floats:
-    """argmin of sum log(1 + exp(-Z w)) + alpha |w|^2 / 2 + linear.w, by Newton's method with step halving."""
-
-    def value(w: Floats) -> float:
-        return float(np.logaddexp(0.0, -(Z @ w)).sum() + 0.5 * alpha * (w @ w) + linear @ w)
-
-    w = np.zeros(Z.shape[1])
-    for _ in range(_STEPS):
-        slope = expit(-(Z @ w))
-        gradient = alpha * w + linear - Z.T @ slope
-        if np.linalg.norm(gradient) <= _TOLERANCE:
-            return w
-        hessian = (Z * (slope * (1.0 - slope))[:, None]).T @ Z + alpha * np.eye(len(w))
-        step, size, here = np.linalg.solve(hessian, gradient), 1.0, value(w)
-        fall = float(gradient @ step)
-        # near the minimum the value no longer tells, and the full step is right
-        while fall > 1e-10 and value(w - size * step) > here - 1e-4 * size * fall and size > 1e-8:
-            size *= 0.5
-        w = w - size * step
-    raise FloatingPointError("The minimiser was not reached in double precision; raise alpha.")

@@ -19,9 +19,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discretion.privacy import Ledger, Neighbours, PrivacyLoss, PublicError, Randomness
+from discretion.privacy.frames import cleared
+from discretion.privacy.records import numbers
 from discretion.selection.bounds import Rule
 from discretion.selection.charged import charged
-from discretion.selection.learners import plain_numbers
+from discretion.selection.learners import plain_table
 from discretion.selection.linear import LabelledRecords
 from discretion.selection.outcome import SelectionRelease, under
 from discretion.selection.repetitions import NegativeBinomial, Repetitions
@@ -97,6 +99,17 @@ class EstimatorMechanism:
     def parameters(self) -> dict[str, Any]:
         own = {key: _plain(v) for key, v in self.estimator.get_params().items() if key not in ("ledger", "randomness")}
         return {"estimator": self.name} | own
+
+    @property
+    def contributions(self) -> int:
+        """Most records of one unit of privacy that the estimator declares, at any depth; 1 where it says nothing."""
+        told = {key.rpartition("__")[2]: value for key, value in self.estimator.get_params().items()}
+        return int(told.get("contributions", 1))
+
+    def check(self, records: LabelledRecords) -> int | None:
+        """Refuse what the estimator's own `check` refuses, if it has one. Spends nothing."""
+        own: Any = getattr(self.estimator, "check", lambda X, y: None)
+        return own(records.covariates, records.response)
 
     def run(self, records: LabelledRecords, randomness: Randomness) -> Any:
         """The fitted estimator; no source of randomness stays in it."""
@@ -255,7 +268,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return list(ParameterSampler(parts, self.n_candidates, random_state=self.random_state))
 
     def mechanism(self, n: int | None = None) -> SelectionMechanism:
-        """The search as a mechanism; reads no record. `n` is the number of records, where it is public."""
+        """The search as a mechanism; reads no record. `n` is the number of records; not used where it is private."""
         if self.refit:
             raise ValueError(
                 "refit would be another release. Use best_estimator_, which the search has paid for; or fit a clone of "
@@ -264,6 +277,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         check_declared(self.estimator)
         score = self._score()
         estimators = [(self._with(each), each) for each in self.candidates()]
+        n = None if self._n_is_private() else n
         size = score.training_size(n)
         relations = [Neighbours(each.privacy_loss(size).neighbours) for each, _ in estimators]
         return SelectionMechanism(
@@ -287,6 +301,14 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """What `fit` on n records will cost, tuning and release together."""
         return self.mechanism(n).privacy_loss(n)
 
+    def _n_is_private(self) -> bool:
+        """Whether a candidate has a price without the number of records, under add/remove."""
+        estimator = self._with(self.candidates()[0])
+        try:
+            return Neighbours(estimator.privacy_loss(None).neighbours) is Neighbours.ADD_REMOVE
+        except Exception:  # it needs the number, so that it is public
+            return False
+
     def _with(self, choice: dict[str, Any]) -> Any:
         """The estimator with these parameters."""
         estimator: Any = clone(self.estimator)
@@ -307,6 +329,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     # --- scikit-learn
 
+    @cleared
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Search on private records: X (n, d), y (n,).
 
@@ -374,11 +397,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _private(self, X: ArrayLike, y: ArrayLike) -> LabelledRecords:
         """X and y as arrays; the messages quote nothing of them."""
-        table: Any = plain_numbers(X, "X")
-        table = validate_data(self, table, dtype=np.float64)
+        table: Any = plain_table(X)
+        check_declared(self.estimator)
+        fewest: Any = 0 if self._n_is_private() else 1  # that there are none is private with n
+        table = validate_data(self, table, dtype=np.float64, ensure_min_samples=fewest)
         if y is None:
             raise ValueError("This search requires y to be passed, but the target y is None.")
-        response = np.asarray(y) if is_classifier(self.estimator) else plain_numbers(y, "y")
+        response = np.asarray(y) if is_classifier(self.estimator) else numbers(y, "y")
         if response.ndim == 2 and response.shape[1] == 1:
             response = column_or_1d(response, warn=True)
         if response.shape[:1] != table.shape[:1]:

@@ -12,6 +12,9 @@ kappa the change of slope at b: a mixture of the run's own profile at other orde
 do. psi is convex, does not increase, psi(0) = E K, and vanishes from e^c on, c the largest of log f'(1 - s)/f'(1 -
 t(s)).
 Proof: `docs/proofs/selection-profile.md`.
+
+Where a run's candidate is proposed in view of earlier runs, within a box of densities [c, C], read C f'(1 - c s) for
+f'(1 - s) and c f'(max(1 - C t, c (1 - t))) for f'(1 - t). Proof: `docs/proofs/selection-adaptive.md`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from scipy.special import ndtr
 
 from discretion.privacy import PrivacyProfile
 from discretion.privacy.loss import Neighbours
+from discretion.selection.proposals import FIXED, DensityBox
 from discretion.selection.repetitions import Repetitions
 from discretion.selection.trade_off import Pair, TradeOff
 
@@ -53,14 +57,20 @@ class RankCurve(NamedTuple):
     @property
     def log_ratio(self) -> float:
         """c, the largest of log u/v; inf where v reaches 0 first."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             ratio = np.where(self.u > 0, self.u / self.v, 0.0)
         return float(np.log(np.max(ratio)))
 
 
-def _ranks(law: Repetitions, trade_off: TradeOff, cells: int) -> Array:
+def _curve(law: Repetitions, box: DensityBox, s: Array, t: Array) -> tuple[Array, Array]:
+    """The curve at ranks s and t."""
+    u = box.high * law.derivative(box.low * s)
+    return u, box.low * law.derivative(np.minimum(box.high * t, (1 - box.low) + box.low * t))
+
+
+def _ranks(law: Repetitions, trade_off: TradeOff, cells: int, box: DensityBox) -> Array:
     """Normal quantiles of s between which the curve's logarithms and the quantile itself change alike."""
-    u, v = law.derivative(ndtr(_COARSE)), law.derivative(np.clip(trade_off(_COARSE), 0.0, 1.0))
+    u, v = _curve(law, box, ndtr(_COARSE), np.clip(trade_off(_COARSE), 0.0, 1.0))
     with np.errstate(divide="ignore"):
         logs = np.maximum(np.log([u, v]), -700.0)
     length = np.where(_COARSE[1:] <= -12.0, 0.1, 1.0) * np.diff(_COARSE) + np.abs(np.diff(logs)).sum(axis=0)
@@ -69,7 +79,7 @@ def _ranks(law: Repetitions, trade_off: TradeOff, cells: int) -> Array:
     return np.concatenate([[-np.inf], inner, [np.inf]])
 
 
-def rank_curve(law: Repetitions, trade_off: TradeOff, cells: int = _CELLS) -> RankCurve:
+def rank_curve(law: Repetitions, trade_off: TradeOff, cells: int = _CELLS, box: DensityBox = FIXED) -> RankCurve:
     """The curve of a law of K over a trade-off curve, enclosed from above.
 
     Both coordinates are convex in s. In each cell of a grid the first therefore lies below its chord, the second
@@ -80,11 +90,13 @@ def rank_curve(law: Repetitions, trade_off: TradeOff, cells: int = _CELLS) -> Ra
         law: the law of K.
         trade_off: concave upper bound of t.
         cells: number of cells.
+        box: of adaptive proposals.
     """
-    ranks = _ranks(law, trade_off, cells)
+    ranks = _ranks(law, trade_off, cells, box)
     s, t = ndtr(ranks) * (1 - 1e-12), np.clip(trade_off(ranks), 0.0, 1.0)
     slack = _ROUNDING + 100 * law.rounding
-    u, v = law.derivative(s) * (1 + slack), law.derivative(np.maximum(t, s)) * (1 - slack)
+    u, v = _curve(law, box, s, np.maximum(t, s))
+    u, v = u * (1 + slack), v * (1 - slack)
     v = np.minimum.accumulate(v)
     gap = np.diff(s)
     with np.errstate(all="ignore"):
@@ -101,7 +113,7 @@ def rank_curve(law: Repetitions, trade_off: TradeOff, cells: int = _CELLS) -> Ra
     return RankCurve(np.concatenate([u, u_met]), np.concatenate([v, v_met]))
 
 
-def selection_deltas(pair: Pair, law: Repetitions) -> tuple[Array, Array]:
+def selection_deltas(pair: Pair, law: Repetitions, box: DensityBox = FIXED) -> tuple[Array, Array]:
     """Upper bounds of the profile of the best of K runs, for one order of the pair, on a lattice of epsilons from 0 on.
 
     The convex function psi is replaced by chords between the points of the same lattice in log x, which lie above it.
@@ -109,7 +121,7 @@ def selection_deltas(pair: Pair, law: Repetitions) -> tuple[Array, Array]:
     Returns:
         epsilons, shape (n,), and deltas there.
     """
-    curve = rank_curve(law, pair.trade_off)
+    curve = rank_curve(law, pair.trade_off, box=box)
     reach, c = pair.reach, curve.log_ratio
     top = min(c, _LARGEST)
     step = (reach + top) / _LATTICE
@@ -133,9 +145,11 @@ def selection_deltas(pair: Pair, law: Repetitions) -> tuple[Array, Array]:
     return epsilons, np.minimum(deltas, 1.0)
 
 
-def profile_bound(pairs: tuple[Pair, ...], law: Repetitions, neighbours: Neighbours, rule: str) -> PrivacyProfile:
+def profile_bound(
+    pairs: tuple[Pair, ...], law: Repetitions, neighbours: Neighbours, rule: str, box: DensityBox = FIXED
+) -> PrivacyProfile:
     """The larger of the two orders of the pair, as a table of (epsilon, delta) guarantees."""
-    found = [selection_deltas(pair, law) for pair in pairs]
+    found = [selection_deltas(pair, law, box) for pair in pairs]
     epsilons, deltas = found[0]
     for other, more in found[1:]:
         # a profile does not increase: the bound at the next smaller node of the other lattice holds

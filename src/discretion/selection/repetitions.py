@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from functools import cached_property
 from numbers import Integral
 from typing import Any, ClassVar
@@ -21,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, betainc, betaln, gammaln, pdtr, xlog1py, xlogy
 
 from discretion.privacy import Randomness, Unreachable, largest
+from discretion.selection.sampling import BinomialTerms, FixedTerms, NegativeBinomialTerms, PoissonTerms, Terms
 
 __all__ = [
     "Binomial",
@@ -124,68 +124,18 @@ class Repetitions(ABC):
 
     # --- What the runner uses
 
+    @property
+    @abstractmethod
+    def terms(self) -> Terms:
+        """The probabilities P[K = k] as the sampler reads them, exactly; those of the law without its cap."""
+
     def sample(self, randomness: Randomness) -> int:
-        """Draw K, exactly.
-
-        K is the k with `P[K <= k - 1] <= U < P[K <= k]`, U a uniform number of which as many random bits are drawn
-        as it takes to place it between bounds of the running sums. These are computed in decimal arithmetic whose
-        precision grows with the bits, so that no rounding enters the law. Expected cost: E K multiplications.
-        Proof: `docs/proofs/selection-sampler.md`.
-        """
-        drawn = None
-        while drawn is None:
-            drawn = self._draw(randomness, None)
-        return drawn
-
-    def _draw(self, randomness: Randomness, most: int | None) -> int | None:
-        """K, or None where it exceeds `most`."""
-        bits, count = _bits(randomness), 52
-        while True:
-            bits, count = (bits << 52) | _bits(randomness), count + 52
-            # working precision: that of the bits and six digits more
-            context = Context(prec=int(count * 0.30103) + 7)
-            low = context.divide(Decimal(bits), Decimal(1 << count))
-            high = context.divide(Decimal(bits + 1), Decimal(1 << count))
-            found = self._locate(low, high, context, most)
-            if found != _UNDECIDED:
-                return None if found == _BEYOND else found
-
-    def _locate(self, low: Decimal, high: Decimal, context: Context, most: int | None) -> int:
-        """Where a number of [low, high) lies among the running sums, or `_UNDECIDED`, or `_BEYOND` `most`."""
-        # operators would round to the precision of the thread's own context
-        unit = Decimal(10) ** (1 - context.prec)
-        k, mass = self._start(context)
-        total = mass
-        while True:
-            # relative errors: 32 units at the start, 6 more a step; of the two quotients one unit each
-            slack = unit * (40 + 8 * k)
-            if high <= context.subtract(total, slack):
-                return k
-            if low < context.add(total, slack):
-                return _UNDECIDED
-            if most is not None and k >= most:
-                return _BEYOND
-            mass = context.multiply(mass, self._ratio(k, context))
-            total = context.add(total, mass)
-            k += 1
-
-    @abstractmethod
-    def _start(self, context: Context) -> tuple[int, Decimal]:
-        """The least possible k and its probability, to 32 units of the context's precision."""
-
-    @abstractmethod
-    def _ratio(self, k: int, context: Context) -> Decimal:
-        """P[K = k + 1] / P[K = k], to 4 units of the context's precision."""
+        """Draw K, exactly; see `discretion.selection.sampling`."""
+        return self.terms.draw(randomness)
 
 
-_UNDECIDED, _BEYOND = -1, -2
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
 _GAUSS = ((_NODES + 1) / 2, _WEIGHTS / 2)
-
-
-def _bits(randomness: Randomness) -> int:
-    """52 random bits: a uniform number is the midpoint of one of 2^52 equal cells."""
-    return int(float(randomness.uniform()) * 2.0**52)
 
 
 # --- The laws ---------------------------------------------------------------------------------------
@@ -235,11 +185,9 @@ class Poisson(Repetitions):
         k = np.asarray(k, dtype=np.float64)
         return np.where(k < 0, 0.0, pdtr(np.maximum(k, 0), self.mean))
 
-    def _start(self, context: Context) -> tuple[int, Decimal]:
-        return 0, context.exp(Decimal(self.mean).copy_negate())
-
-    def _ratio(self, k: int, context: Context) -> Decimal:
-        return context.divide(Decimal(self.mean), Decimal(k + 1))
+    @property
+    def terms(self) -> Terms:
+        return PoissonTerms(self.mean)
 
 
 @dataclass(frozen=True)
@@ -363,25 +311,9 @@ class NegativeBinomial(Repetitions):
             return np.where(k < 1, 0.0, 1 - tail / -math.expm1(self.shape * math.log(self.gamma)))
         return _summed(self.pmf, k)
 
-    def _start(self, context: Context) -> tuple[int, Decimal]:
-        gamma, eta = Decimal(self.gamma), Decimal(self.shape)
-        # as many guard digits as the subtractions cancel
-        guard = 20 + max(0, -(1 - gamma).adjusted()) if gamma < 1 else 20
-        guard += max(0, -eta.adjusted()) if eta else 0
-        wide = Context(prec=context.prec + guard)
-        rest = wide.subtract(Decimal(1), gamma)
-        if not rest:
-            return 1, Decimal(1)
-        log = wide.ln(gamma).copy_negate()
-        if not eta:
-            return 1, context.divide(rest, log)
-        raised = wide.exp(wide.multiply(eta, log))
-        return 1, context.divide(wide.multiply(eta, rest), wide.subtract(raised, Decimal(1)))
-
-    def _ratio(self, k: int, context: Context) -> Decimal:
-        rest = context.subtract(Decimal(1), Decimal(self.gamma))
-        shifted = context.add(Decimal(k), Decimal(self.shape))
-        return context.divide(context.multiply(rest, shifted), Decimal(k + 1))
+    @property
+    def terms(self) -> Terms:
+        return NegativeBinomialTerms(self.shape, self.gamma)
 
 
 def geometric(mean: float) -> NegativeBinomial:
@@ -452,14 +384,9 @@ class Binomial(Repetitions):
         value = bdtr(np.clip(k, 0, self.trials), self.trials, self.chance)
         return np.where(k < 0, 0.0, np.where(k >= self.trials, 1.0, value))
 
-    def _start(self, context: Context) -> tuple[int, Decimal]:
-        wide = Context(prec=context.prec + 20)
-        log = wide.multiply(Decimal(self.trials), wide.ln(wide.subtract(Decimal(1), Decimal(self.chance))))
-        return 0, context.exp(log)
-
-    def _ratio(self, k: int, context: Context) -> Decimal:
-        odds = context.divide(Decimal(self.chance), context.subtract(Decimal(1), Decimal(self.chance)))
-        return context.divide(context.multiply(odds, Decimal(self.trials - k)), Decimal(k + 1))
+    @property
+    def terms(self) -> Terms:
+        return BinomialTerms(self.trials, self.chance)
 
 
 @dataclass(frozen=True)
@@ -507,12 +434,9 @@ class Fixed(Repetitions):
     def cdf(self, k: ArrayLike) -> Array:
         return np.where(np.asarray(k) >= self.count, 1.0, 0.0)
 
-    def _start(self, context: Context) -> tuple[int, Decimal]:
-        # the whole mass and room to spare: every number below 1 lies here
-        return self.count, Decimal(2)
-
-    def _ratio(self, k: int, context: Context) -> Decimal:
-        return Decimal(0)
+    @property
+    def terms(self) -> Terms:
+        return FixedTerms(self.count)
 
 
 @dataclass(frozen=True)
@@ -592,14 +516,17 @@ class Capped(Repetitions):
         value = np.where(k >= self.most, 1.0, sums[np.clip(k, 0, self.most).astype(np.int64)])
         return np.where(k < 0, 0.0, value)
 
-    def _draw(self, randomness: Randomness, most: int | None) -> int | None:
-        return self.uncapped._draw(randomness, self.most if most is None else min(most, self.most))
+    @property
+    def terms(self) -> Terms:
+        return self.uncapped.terms
 
-    def _start(self, context: Context) -> tuple[int, Decimal]:
-        raise NotImplementedError("A capped law is drawn from the law without the cap.")
+    def sample(self, randomness: Randomness) -> int:
+        return self.terms.draw(randomness, self._cap)
 
-    def _ratio(self, k: int, context: Context) -> Decimal:
-        raise NotImplementedError("A capped law is drawn from the law without the cap.")
+    @property
+    def _cap(self) -> int:
+        """The least of nested caps."""
+        return min(self.most, self.uncapped._cap) if isinstance(self.uncapped, Capped) else self.most
 
 
 _MOST_CAP = 100_000

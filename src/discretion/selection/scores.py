@@ -33,9 +33,22 @@ class Score(ABC):
     def __call__(self, artefact: Any, validation: Any, neighbours: Neighbours, randomness: Randomness) -> float:
         """The score. `validation` is the second value of `split`. NaN ranks below everything."""
 
+    @property
+    def for_one_record(self) -> bool:
+        """Whether its price holds where one record differs, and no more."""
+        return False
+
     def training_size(self, n: int | None) -> int | None:
         """How many of n records a run learns from, where n is public."""
         return n
+
+    def parts_by_coin(self, neighbours: Neighbours) -> bool:
+        """Whether `split` tosses a coin for each record, so that one of the parts may be empty."""
+        return False
+
+    def parts_by_position(self, neighbours: Neighbours) -> bool:
+        """Whether `split` parts the records by their positions; a search then puts them in an order drawn by lot."""
+        return False
 
     def split(self, records: Any, neighbours: Neighbours, randomness: Randomness) -> tuple[Any, Any]:
         """Records to learn from and records to score by; the second is None for scores that read none."""
@@ -73,9 +86,12 @@ class NoisyScore(Score):
         score = sum of (clip(values_i, low, high) - middle) + N(0, s^2),   s = (high - low) / (2 mu),      n private
 
     With `fraction`, the records to score by are kept apart from those a run learns from, and one run costs the larger
-    of the two prices; without, they are the same and the prices add up. Records are parted by their position where n
-    is public (so that a replaced record stays in its part), and by an independent coin each where it is not; never by
-    anything they hold. Proof: `docs/proofs/selection-scores.md`.
+    of the two prices; without, they are the same and the prices add up. Records are parted by their position in an
+    order drawn by lot where n is public (so that a replaced record stays in its part), and by an independent coin each
+    where it is not; never by anything they hold. A part to score by that is empty has the sum 0, and noise as ever; a
+    part to learn from that is empty is a set of records like any other, which candidates must take (a search tries
+    them on it). The price is that of one record that differs: candidates with more `contributions` are refused.
+    Proof: `docs/proofs/selection-scores.md`.
 
     Args:
         values: from (artefact, records) to one number for each record, from that record and the artefact alone. It
@@ -115,15 +131,24 @@ class NoisyScore(Score):
             "fraction": self.fraction,
         }
 
+    @property
+    def for_one_record(self) -> bool:
+        return True
+
+    def parts_by_coin(self, neighbours: Neighbours) -> bool:
+        return self.fraction is not None and neighbours is Neighbours.ADD_REMOVE
+
     def training_size(self, n: int | None) -> int | None:
         return n if n is None or self.fraction is None else n - int(self._by_position(n).sum())
+
+    def parts_by_position(self, neighbours: Neighbours) -> bool:
+        return self.fraction is not None and neighbours is not Neighbours.ADD_REMOVE
 
     def split(self, records: Any, neighbours: Neighbours, randomness: Randomness) -> tuple[Any, Any]:
         if self.fraction is None:
             return records, records
         n = rows(records)
-        coins = neighbours is Neighbours.ADD_REMOVE
-        held = randomness.uniform(n) < self.fraction if coins else self._by_position(n)
+        held = self._by_position(n) if self.parts_by_position(neighbours) else randomness.uniform(n) < self.fraction
         return subset(records, ~held), subset(records, held)
 
     def run_loss(self, training: PrivacyLoss, n: int | None) -> PrivacyLoss:
@@ -136,7 +161,8 @@ class NoisyScore(Score):
 
     def __call__(self, artefact: Any, validation: Any, neighbours: Neighbours, randomness: Randomness) -> float:
         m = rows(validation)
-        values = np.asarray(self.values(artefact, validation), dtype=np.float64)
+        # many models can't be asked about no records at all
+        values = np.asarray(self.values(artefact, validation) if m else (), dtype=np.float64)
         if values.shape != (m,):
             raise ValueError("A noisy score needs one value for each record.")
         middle = 0.5 * (self.low + self.high)
@@ -165,9 +191,11 @@ def either(training: PrivacyLoss, validation: PrivacyLoss) -> PrivacyLoss:
     """The loss of a run whose neighbours differ in its training part or in its validation part, and never in both."""
     if training.neighbours is not validation.neighbours:
         raise ValueError("The score and the runs must be private under the same neighbours.")
-    if isinstance(training, GaussianDP) and isinstance(validation, GaussianDP):
+    # A subclass may know more than its one parameter, as LaplaceDP does: then a larger epsilon is not a larger loss.
+    alike = type(training) is type(validation)
+    if alike and type(training) is GaussianDP and isinstance(validation, GaussianDP):
         return max(training, validation, key=lambda loss: loss.mu)
-    if isinstance(training, PureDP) and isinstance(validation, PureDP):
+    if alike and type(training) is PureDP:
         return max(training, validation, key=lambda loss: loss.epsilon(0.0))
     return RenyiCurve(
         lambda excess: np.maximum(training.renyi_excess(excess), validation.renyi_excess(excess)),

@@ -22,14 +22,20 @@ from discretion.privacy import (
     Certificate,
     Neighbours,
     PrivacyLoss,
+    PublicError,
     Randomness,
     Release,
+    SystemRandomness,
 )
+from discretion.privacy.certificate import LIMITS as EVERY_LIMIT
+from discretion.privacy.frames import cleared
+from discretion.privacy.quiet import silent
+from discretion.selection.alarm import alarm
 from discretion.selection.bounds import Rule, heterogeneous, selection_loss
 from discretion.selection.outcome import Outcome, SelectionRelease, under
-from discretion.selection.quiet import alarm, quiet
+from discretion.selection.proposals import FIXED, Proposals
 from discretion.selection.repetitions import Repetitions
-from discretion.selection.scores import Score, rows
+from discretion.selection.scores import Score, rows, subset
 from discretion.selection.streams import SearchKey
 
 __all__ = ["RunLimit", "SelectionMechanism", "dyadic"]
@@ -80,8 +86,7 @@ class SelectionMechanism:
     ----------
     candidates : sequence of mechanisms
         Each with ``name``, ``neighbours``, ``privacy_loss(n)``, ``parameters()`` and ``run(records, randomness)``. They
-        are fixed before a record is read: adaptive proposals void the guarantee. Where one has a method ``publish``,
-        what leaves is ``publish(artefact)``.
+        are fixed before a record is read. Where one has a method ``publish``, what leaves is ``publish(artefact)``.
     score : Score
         The order among runs; see `discretion.selection.scores`.
     law : Repetitions
@@ -104,16 +109,24 @@ class SelectionMechanism:
         The unit of privacy in words.
     jobs : int, optional
         Workers, as joblib's ``n_jobs``. The outcome does not depend on it.
+    proposals : Proposals, optional
+        Draw each run's candidate in view of the scores so far, within a box around the weights, one run after the
+        other. It costs more; proposals that are not held in such a box void every guarantee.
 
     Raises
     ------
     ValueError
-        Candidates that differ in neighbours, weights that are no distribution, padding without a limit.
+        Candidates that differ in neighbours, candidates that protect units of several records under a score whose noise
+        hides one, weights that are no distribution, padding without a limit, proposals
+        with several workers or padding.
 
     Notes
     -----
     A run that fails, or whose score is NaN, ranks last and is not told of; equal scores are decided by lot. Runs are
-    silent. Nothing in the release depends on the number of runs other than through which candidate won. What the price
+    silent. Where a score parts the records by their positions, they are first put in an order drawn by lot, one for all
+    runs: positions may follow from what records hold, as in a sorted table, and a part drawn by lot does not
+    (``docs/proofs/selection-shuffle.md``).
+    Nothing in the release depends on the number of runs other than through which candidate won. What the price
     is: `discretion.selection.bounds`; what is proved of the runner: ``docs/proofs/selection-runner.md``.
     """
 
@@ -128,7 +141,9 @@ class SelectionMechanism:
     pad: bool = False
     unit: str | None = None
     jobs: int | None = None
+    proposals: Proposals | None = None
     _losses: dict[int | None, tuple[PrivacyLoss, PrivacyLoss]] = field(default_factory=dict, init=False, repr=False)
+    _able: set[str] = field(default_factory=set, init=False, repr=False)
 
     name = "private-selection"
 
@@ -142,12 +157,23 @@ class SelectionMechanism:
             raise ValueError("Give the law of the number of runs as a Repetitions, such as Poisson(10).")
         if not isinstance(self.score, Score):
             raise ValueError("Give the score as a PublicScore or a NoisyScore: an order needs a price.")
+        most = max(int(getattr(each, "contributions", 1)) for each in self.candidates)
+        if self.score.for_one_record and most > 1:
+            raise ValueError(
+                f"A candidate protects units of up to {most} records, and the noise of this score hides one record. "
+                "Cut the records to one of each unit (contributions=1), or score by public data (PublicScore)."
+            )
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
         object.__setattr__(self, "weights", dyadic(self.weights, len(self.candidates)))
         if self.pad and (self.limit is None or self.most_runs is None):
             raise ValueError(
                 "A padded release needs a limit per run and a law with a greatest number of runs (Capped)."
+            )
+        if self.proposals is not None and (self.pad or self.jobs not in (None, 1)):
+            raise ValueError(
+                "With proposals each run waits for the one before it, and proposing takes time of its own: leave jobs "
+                "and pad as they are."
             )
 
     # --- what it costs, from public parameters alone
@@ -193,46 +219,79 @@ class SelectionMechanism:
                     weighted[same] = (loss, weighted[same][1] + weight)
             losses, weights = zip(*weighted, strict=True)
             one = losses[0] if len(losses) == 1 else heterogeneous(losses, weights)
-            self._losses[n] = one, selection_loss(one, self.law, rule=self.rule)
+            box = FIXED if self.proposals is None else self.proposals.box
+            self._losses[n] = one, selection_loss(one, self.law, rule=self.rule, box=box)
         return self._losses[n]
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters: what the candidates share, and in what each differs."""
         each = [dict(candidate.parameters()) for candidate in self.candidates]
         common = {key: value for key, value in each[0].items() if all(key in p and p[key] == value for p in each)}
-        return {
-            "law": self.law.parameters(),
-            "mean_runs": float(self.law.mean),
-            "score": self.score.parameters(),
-            "rule": self.rule,
-            "mechanisms": sorted({candidate.name for candidate in self.candidates}),
-            "common": common,
-            "candidates": [{key: p[key] for key in p if key not in common} for p in each],
-            "weights": list(self._weights),
-            "seconds_per_run": None if self.limit is None else self.limit.seconds,
-            "padded": self.pad,
-        }
+        adaptive = self.proposals
+        adapted = {} if adaptive is None else {"proposals": adaptive.name, "box": [adaptive.box.low, adaptive.box.high]}
+        parted = {"order": "by lot"} if self.score.parts_by_position(self.neighbours) else {}
+        return (
+            adapted
+            | parted
+            | {
+                "law": self.law.parameters(),
+                "mean_runs": float(self.law.mean),
+                "score": self.score.parameters(),
+                "rule": self.rule,
+                "mechanisms": sorted({candidate.name for candidate in self.candidates}),
+                "common": common,
+                "candidates": [{key: p[key] for key in p if key not in common} for p in each],
+                "weights": list(self._weights),
+                "seconds_per_run": None if self.limit is None else self.limit.seconds,
+                "padded": self.pad,
+            }
+        )
 
+    @cleared
     def check(self, records: Any) -> int | None:
-        """Refuse records outside any candidate's domain; their number where it is public. Spends nothing."""
+        """Refuse records outside any candidate's domain; their number where it is public. Spends nothing.
+
+        Where a score parts the records by coins, the part to learn from may be empty, and a candidate that failed on it
+        would tell so: each kind of candidate is tried on no records once, which reads none.
+        """
         found = {each.check(records) for each in self.candidates if hasattr(each, "check")} - {None}
+        if self.score.parts_by_coin(self.neighbours):
+            nobody = subset(records, np.zeros(rows(records), dtype=bool))
+            for each in {each.name: each for each in self.candidates}.values():
+                if each.name not in self._able and not _runs(each, nobody):
+                    raise PublicError(
+                        f"{each.name} can't be run on no records. A score that keeps a share of the records apart, by "
+                        "coins, may leave none to learn from, and failing would tell so: score on public data, or on "
+                        "all records (fraction=None)."
+                    )
+                self._able.add(each.name)
         return found.pop() if len(found) == 1 else None
 
     # --- the search
 
+    @cleared
     def run(self, records: Any, randomness: Randomness) -> SelectionRelease:
         """Draw, run, release the best. Called by the ledger after the loss is reserved."""
         return self.replay(SearchKey.draw(randomness), records)
 
+    @cleared
     def replay(self, key: SearchKey, records: Any) -> SelectionRelease:
         """The search of a key: the same key gives the same draws and noise, in whatever order the runs are made."""
+        self.check(records)
         start = time.monotonic()
+        if self.score.parts_by_position(self.neighbours):
+            order = np.argsort(key.stream("order of the records").uniform(rows(records)), kind="stable")
+            records = subset(records, order)  # pyright: ignore[reportArgumentType]  (positions index as a mask does)
         drawn = self.law.sample(key.stream("number of runs"))
         uniform = key.stream("candidates").uniform(drawn)
-        chosen = np.searchsorted(np.cumsum(self._weights), uniform, side="right").tolist()
+        if self.proposals is None:
+            chosen = np.searchsorted(np.cumsum(self._weights), uniform, side="right").tolist()
+            runs = self._all(records, key, chosen)
+        else:
+            runs = self._one_by_one(records, key, uniform.tolist(), self.proposals)
         best = None
-        with quiet():
-            for each in self._all(records, key, chosen):
+        with silent():
+            for each in runs:
                 best = each if best is None or each.rank > best.rank else best
         release = self._release(best, key, self._count(records))
         if self.pad:
@@ -253,6 +312,17 @@ class SelectionMechanism:
             for k, j in enumerate(chosen)
         )
 
+    def _one_by_one(self, records: Any, key: SearchKey, uniform: list[float], proposals: Proposals) -> Iterable[_Run]:
+        """Every run, each candidate drawn in view of the scores before it."""
+        seconds = None if self.limit is None else self.limit.seconds
+        history: list[tuple[int, float]] = []
+        for k, each in enumerate(uniform):
+            chances = proposals.weights(tuple(history), self._weights)
+            j = int(np.searchsorted(np.cumsum(chances), each, side="right"))
+            run = _run(self.candidates[j], j, self.score, self.neighbours, seconds, key, k, records)
+            history.append((j, run.score if run.ranked else math.nan))
+            yield run
+
     def _release(self, best: _Run | None, key: SearchKey, n: int | None) -> SelectionRelease:
         outcome = Outcome.DEFAULT if best is None else Outcome.CHOSEN if best.ranked else Outcome.FAILED
         winner = self.default if best is None else best.artefact
@@ -271,6 +341,9 @@ class SelectionMechanism:
     def _certificate(self, winner: Any, key: SearchKey, n: int | None) -> Certificate:
         """The certificate of the search; what a run promises besides its price holds on."""
         own = winner.certificate if isinstance(winner, Release) else None
+        # What a run declares of its settings is true of the candidates, and not of the one that was chosen.
+        declared = [f"Of every candidate, before the search: {line}" for line in (own.declared if own else ())]
+        limits = (*(own.limits if own else ()), *(PADDED if self.pad else LIMITS))
         limit = () if self.limit is None else (f"Which runs take over {self.limit.seconds:g} s: {self.limit.because}",)
         unit = self.unit or next((each.unit for each in self.candidates if getattr(each, "unit", None)), None)
         certificate = Certificate.issue(
@@ -282,10 +355,12 @@ class SelectionMechanism:
             loss=self.privacy_loss(n),
             enforced=(
                 *(own.enforced if own else ()),
-                "The candidates, their weights and the law were fixed beforehand.",
+                "The candidates, their weights and the law were fixed beforehand."
+                if self.proposals is None
+                else "The candidates, their weights, the law and the box of proposals were fixed beforehand.",
             ),
-            declared=(*(own.declared if own else ()), *limit),
-            limits=(*(own.limits if own else ()), *(PADDED if self.pad else LIMITS)),
+            declared=(*declared, *limit),
+            limits=tuple(line for line in dict.fromkeys(limits) if line not in EVERY_LIMIT),
         )
         return replace(certificate, bookable=certificate.bookable and (own is None or own.bookable))
 
@@ -343,7 +418,7 @@ def _run(
     lot = key.stream(f"lot {number}").bytes(16)
     publish = getattr(candidate, "publish", lambda artefact: artefact)
     try:
-        with quiet(), alarm(seconds):
+        with silent(), alarm(seconds):
             training, validation = score.split(records, neighbours, key.stream(f"split {number}"))
             artefact = candidate.run(training, key.stream(f"run {number}"))
             value = float(score(artefact, validation, neighbours, key.stream(f"score {number}")))
@@ -351,6 +426,16 @@ def _run(
     except Exception:
         return _Run(index, False, 0.0, lot, None)
     return _Run(index, True, value, lot, artefact) if not math.isnan(value) else _Run(index, False, 0.0, lot, None)
+
+
+def _runs(candidate: Any, records: Any) -> bool:
+    """Whether a run does not fail."""
+    try:
+        with silent():
+            candidate.run(records, SystemRandomness())
+    except Exception:
+        return False
+    return True
 
 
 def dyadic(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

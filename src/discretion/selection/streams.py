@@ -66,7 +66,7 @@ class KeyedRandomness(_Bits):
     def fresh_id(self) -> str:
         """A name of 32 hexadecimal digits, new each time: a search that is taken up again draws the same noise anew.
 
-        No more than one release of a search ever leaves.
+        No more than one release of a search ever leaves; the ledger knows the search by `SearchKey.commitment`.
         """
         return os.urandom(16).hex()
 
@@ -90,6 +90,11 @@ class SearchKey:
     def draw(cls, randomness: Randomness) -> SearchKey:
         """A key from 416 random bits of `randomness`."""
         return cls(hashlib.sha3_256(randomness.uniform(8).tobytes()).digest(), randomness.bookable is True)
+
+    @property
+    def commitment(self) -> str:
+        """SHA-256 of the key, 64 hexadecimal digits: public. It names this key and no other, and does not tell it."""
+        return hashlib.sha256(b"discretion search key 1" + self.key).hexdigest()
 
     def stream(self, purpose: str) -> KeyedRandomness:
         """The stream for a purpose, from its beginning."""

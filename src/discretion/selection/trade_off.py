@@ -19,11 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from discretion.privacy import Composition, GaussianDP, PrivacyLoss, PureDP
 from discretion.privacy.composition import Profile, compose, discretise, dominating_pair, renyi_envelope
@@ -109,9 +109,9 @@ def _one_way(loss: PrivacyLoss) -> Callable[[Array], Array]:
 
 
 def _of_profiles(profiles: Profile) -> tuple[Pair, ...]:
-    probe = np.array([0.0, 0.1, 1.0])
-    there, back = profiles(probe)
-    symmetric = there is back or bool(np.all(there == back))
+    # Alike in both orders only where the loss says so itself, by one and the same array: values that agree at some
+    # epsilons, or that underflow there, prove nothing.
+    there, back = profiles(np.array([0.0, 1.0]))
 
     def forward(epsilon: Array) -> Array:
         return profiles(epsilon)[0]
@@ -120,7 +120,7 @@ def _of_profiles(profiles: Profile) -> tuple[Pair, ...]:
         return profiles(epsilon)[1]
 
     first = Pair(forward, backward, profile_trade_off(profiles))
-    if symmetric:
+    if there is back:
         return (first,)
     turned = profile_trade_off(lambda epsilon: (backward(epsilon), forward(epsilon)))
     return first, Pair(backward, forward, turned)
@@ -225,71 +225,119 @@ def _composed(loss: Composition) -> Profile:
 # --- From a Renyi curve -----------------------------------------------------------------------------
 
 
-def renyi_trade_off(renyi: Callable[[Array], Array], supremum: float, orders: int = 60) -> TradeOff:
+_PLACES = np.concatenate([np.arange(-38.0, -14.0, 1.0), np.arange(-14.0, -6.0, 0.16), np.arange(-6.0, 8.0, 0.05)])
+
+
+def renyi_trade_off(renyi: Callable[[Array], Array], supremum: float, orders: int = 241) -> TradeOff:
     """From bounds R(x) of the Renyi divergences of order 1 + x in both orders of the pair: the largest t with
 
-        t^l s^(1-l) + (1 - t)^l (1 - s)^(1-l) <= e^((l-1) R(l-1))    and the same with (s, t) exchanged
+        t^p s^(1-p) + (1 - t)^p (1 - s)^(1-p) <= e^(x R(x))      for p = 1 + x  and for  p = -x
 
-    for every order l looked at: what the curve says about two outcomes, and at one s no less follows from it. For each
-    order the left side is convex in t, so that Newton's steps from the right of the root stay there.
+    for every order looked at, the latter being the former with s and t exchanged: what the curve says about two
+    outcomes, and at one s no less follows from it. The admissible (s, t) are convex sets: the bound is the least of
+    their tangents at a grid of s.
     """
-    x = np.geomspace(1e-3, _LARGEST_ORDER, 4 * orders)
+    x = np.geomspace(1e-3, _LARGEST_ORDER, orders)
     if math.isfinite(supremum):
         x = supremum * x / (1 + x)
-    r = np.asarray(renyi(x))
-    kept = np.flatnonzero(np.isfinite(r))
-    x, r = x[kept], r[kept]
+    r = np.asarray(renyi(x)) * (1 + 1e-12)
     # orders that matter: those whose exponent is neither next to nothing nor beyond all tails
-    inside = (x * r > 1e-4) & (x * r < 2000.0)
-    inside = inside if np.any(inside) else np.ones(x.shape, dtype=bool)
+    finite = np.isfinite(r)
+    inside = finite & (x * r > 1e-4) & (x * r < 2000.0)
+    inside = inside if np.any(inside) else finite
     x, r = x[inside], r[inside]
-    step = max(1, x.size // orders)
-    x, r = x[::step, None], r[::step, None] * (1 + 1e-12)
     limit = float(renyi(np.array([np.inf]))[0]) if math.isinf(supremum) else math.inf
+    slopes, heights, meet = np.zeros(1), np.ones(1), np.zeros(0)
+    if x.size:
+        # from the order that binds at the least s to that at the largest
+        conditions = _Conditions(np.append(1 + x[::-1], -x), np.append((x * r)[::-1], x * r))
+        slopes, heights, meet = _envelope(*conditions.tangents(_PLACES))
 
     def curve(w: Array) -> Array:
-        with np.errstate(all="ignore"):
-            log_s, log_rest = np.log(ndtr(w)), np.log(ndtr(-w))
-            # the root from above: one of the two terms alone
-            log_t = np.minimum((x * (log_s + r)) / (1 + x), 0.0)
-            first = _newton(np.exp(log_t), log_s, log_rest, x, r)
-            # exchanged: 1 - t at least from ((1 - s)^l (1 - t)^(1-l) alone
-            log_low = np.minimum((1 + x) / x * log_rest - r, 0.0)
-            second = 1 - _newton_low(np.exp(log_low), log_s, log_rest, x, r)
-            bound = np.minimum(np.min(first, axis=0), np.min(second, axis=0)) if x.size else np.ones(w.shape)
+        s = ndtr(w) * (1 + 1e-12)
+        line = np.searchsorted(meet, s)
+        bound = slopes[line] * s + heights[line]
         if math.isfinite(limit):
             bound = np.minimum(bound, pure_trade_off(limit)(w))
-        bound = np.where(np.isnan(bound), 1.0, np.clip(bound, ndtr(w), 1.0))
-        return np.where(w == np.inf, 1.0, np.minimum(bound * (1 + 1e-11), 1.0))
+        return np.where(w == np.inf, 1.0, np.clip(bound, s, 1.0))
 
     return curve
 
 
-def _newton(t: Array, log_s: Array, log_rest: Array, x: Array, r: Array) -> Array:
-    """Root in t of `e^(-x r) (t^l s^(1-l) + (1 - t)^l (1 - s)^(1-l)) = 1`, l = 1 + x, from the right."""
-    for _ in range(40):
-        log_t, log_q = np.log(t), np.log1p(-t)
-        one = np.exp((1 + x) * log_t - x * (log_s + r))
-        other = np.exp((1 + x) * log_q - x * (log_rest + r))
-        slope = (1 + x) * (one / t - np.where(t < 1, other / (1 - t), 0.0))
-        step = np.where((slope > 0) & (one + other > 1), (one + other - 1) / slope, 0.0)
-        step = np.where(np.isfinite(step), np.clip(step, 0.0, t / 2), 0.0)
-        t = t - step
-        if not np.any(step > 1e-14 * t):
-            break
-    return t
+class _Conditions(NamedTuple):
+    """Conditions `F = t^p s^(1-p) + (1 - t)^p (1 - s)^(1-p) e^(-exponent) <= 1` on t, one for each p.
+
+    F is convex in (s, t) and grows with t right of s. Newton's steps from the right of a root stay there, so that the
+    longest of several conditions' steps stays right of the least of their roots; and a tangent of any of the curves
+    F = c, c at least 1, lies above all admissible t.
+    """
+
+    p: Array
+    exponent: Array
+
+    def tangents(self, w: Array) -> tuple[Array, Array]:
+        """Slopes and heights of lines above the largest t, close to it at s = Phi(w), w increasing.
+
+        The condition that binds changes little from one s to the next: it is looked for at every eighth, then nearby.
+        """
+        log_s, log_rest = log_ndtr(w), log_ndtr(-w)
+        some = np.append(np.arange(0, w.size - 1, 8), w.size - 1)
+        sparse = np.broadcast_to(np.arange(0, self.p.size, 8)[:, None], (-(-self.p.size // 8), some.size))
+        near = self._newton(sparse, log_s[some], log_rest[some], 3)[2]
+        between = np.interp(np.arange(w.size), some, near)
+        t, q, best = self._newton(np.rint(between + 4.0 * np.arange(-2, 3)[:, None]), log_s, log_rest, 4)
+        t, q, best = self._newton(best + np.arange(-2, 3)[:, None], log_s, log_rest, 4, (t, q))
+        p, exponent = self.p[best], self.exponent[best]
+        with np.errstate(all="ignore"):
+            first = np.exp(p * np.log(t) - p * log_s - exponent)
+            second = np.exp(p * np.log(q) - p * log_rest - exponent)
+            # dt/ds = - F_s / F_t
+            slope = (p - 1) / p * (first - second) / (first * np.exp(log_s) / t - second * np.exp(log_rest) / q)
+            height = t * (1 + 1e-11) - slope * np.exp(log_s)
+        sound = np.isfinite(slope) & (slope >= 0)
+        return np.where(sound, slope, 0.0), np.where(sound, np.maximum(height, 0.0), 1.0)
+
+    def _newton(
+        self, which: NDArray[Any], log_s: Array, log_rest: Array, steps: int, start: tuple[Array, Array] | None = None
+    ) -> tuple[Array, Array, NDArray[np.int64]]:
+        """t and 1 - t at each s, and the one that binds among the conditions `which`, of shape (k, n)."""
+        which = np.clip(which, 0, self.p.size - 1).astype(np.int64)
+        p, exponent, every = self.p[which], self.exponent[which], np.arange(log_s.size)
+        with np.errstate(all="ignore"):
+            one, other = (1 - p) * log_s - exponent, (1 - p) * log_rest - exponent
+            # right of the roots: one of the two terms alone
+            log_t = np.where(p > 1, np.minimum(-one / p, 0.0), 0.0)
+            best = np.argmin(log_t, axis=0)
+            if start is None:
+                log_t = log_t.min(axis=0)
+                log_q = np.where(p < 0, np.minimum(-other / p, 0.0), -np.inf).max(axis=0)
+                t, q = np.minimum(np.exp(log_t), -np.expm1(log_q)), np.maximum(np.exp(log_q), -np.expm1(log_t))
+            else:
+                t, q = start
+                best[:] = len(which) // 2
+            for _ in range(steps):
+                first, second = np.exp(p * np.log(t) + one), np.exp(p * np.log(q) + other)
+                step = (first + second - 1) / (p * (first / t - second / q))
+                step = np.where((first + second > 1) & (step > 0), step, 0.0)
+                longest = np.argmax(step, axis=0)
+                most = np.minimum(step[longest, every], t / 2)
+                moved = most > 1e-7 * np.minimum(t, q)
+                best = np.where(moved, longest, best)
+                t, q = t - most, q + most
+                if not np.any(moved):
+                    break
+        return t, q, which[best, every]
 
 
-def _newton_low(q: Array, log_s: Array, log_rest: Array, x: Array, r: Array) -> Array:
-    """Root in q = 1 - t of `e^(-x r) (s^l (1 - q)^(1-l) + (1 - s)^l q^(1-l)) = 1`, from the left."""
-    for _ in range(40):
-        log_q, log_t = np.log(q), np.log1p(-q)
-        one = np.exp((1 + x) * log_rest - x * (log_q + r))
-        other = np.exp((1 + x) * log_s - x * (log_t + r))
-        slope = x * (one / q - np.where(q < 1, other / (1 - q), 0.0))
-        step = np.where((slope > 0) & (one + other > 1), (one + other - 1) / slope, 0.0)
-        step = np.where(np.isfinite(step), np.clip(step, 0.0, (1 - q) / 2), 0.0)
-        q = q + step
-        if not np.any(step > 1e-14 * q):
-            break
-    return q
+def _envelope(slopes: Array, heights: Array) -> tuple[Array, Array, Array]:
+    """Those of the lines `slope s + height` that are the least somewhere, by falling slope, and where they meet."""
+    order = np.argsort(-slopes, kind="stable")
+    slopes, heights = slopes[order], heights[order]
+    while True:
+        with np.errstate(all="ignore"):
+            meet = -np.diff(heights) / np.diff(slopes)
+        kept = np.ones(slopes.shape, dtype=bool)
+        kept[1:-1] = meet[:-1] < meet[1:]
+        if np.all(kept):
+            return slopes, heights, meet
+        slopes, heights = slopes[kept], heights[kept]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discretion.gp.domain import Box
+from discretion.privacy.frames import cleared
 from discretion.spatial.reading import Records
 
 Floats = NDArray[np.float64]
@@ -133,6 +134,7 @@ def _as_cells(cell: ArrayLike) -> Cells:
     return cells.astype(np.int64)
 
 
+@cleared
 def aggregate(
     records: Records,
     lattice: HexagonLattice,

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from discretion.gp.domain import Box
 from discretion.posterior.units import bounded_contributions
 from discretion.privacy import Randomness
+from discretion.privacy.frames import cleared
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -147,6 +148,7 @@ class Records:
         """Number of covariates."""
         return self.covariates.shape[1]
 
+    @cleared
     def bounded(self, most: int, randomness: Randomness | None = None) -> Records:
         """These records, of each unit at most `most`: a random pick that looks at no value (`bounded_contributions`).
 
@@ -175,6 +177,7 @@ class Records:
 # -- the one door ------------------------------------------------------------------------------------------
 
 
+@cleared
 def read_table(
     source: Any,
     *,
@@ -458,6 +461,9 @@ def _decode(source: str, data: bytes, encoding: str) -> str:
         raise ValueError(f"encoding {encoding!r} is not known to Python; 'utf-8' and 'cp1252' are") from None
     except UnicodeDecodeError as error:
         bad_byte = error.start
+    except UnicodeError:
+        # What some codecs say (punycode, idna) quotes the text, and not where it stands.
+        bad_byte = 0
     if "\x00" in text or (bad_byte >= 0 and b"\x00" in data):
         raise _refuse(source, "binary data, not CSV text", "Export the table as CSV or Parquet")
     if bad_byte >= 0:
@@ -493,7 +499,7 @@ def _read_csv(path: Path, wanted: Sequence[str], delimiter: str | None, encoding
     except csv.Error:
         line, broken = reader.line_num, True
     if broken:
-        what = f"quotation marks that do not close, or close in the middle of a field, by line {line}"
+        what = f"quotation marks that do not close, or close within a field, or too long a field, by line {line}"
         raise _refuse(source, what, 'A field with a quote in it is written "like ""this"""')
 
     rows = np.arange(1, len(records) + 1)
@@ -527,7 +533,10 @@ def _sniff(text: str, wanted: Sequence[str]) -> str:
     line = text.lstrip().splitlines()[0]
 
     def merit(delimiter: str) -> tuple[int, int]:
-        names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+        try:
+            names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+        except csv.Error:  # a field longer than any: the table will be refused
+            names = []
         return len(set(wanted) & set(names)), len(names)
 
     return max(SNIFFED, key=merit)
@@ -541,15 +550,18 @@ def _open_parquet(path: Path, wanted: Sequence[str], **options: Any) -> Iterator
         import pyarrow.parquet as parquet
     except ImportError:
         raise ImportError('reading Parquet needs pyarrow: pip install "discretion[parquet]"') from None
-    source = str(path)
+    source, damaged = str(path), False
     if not path.is_file():
         raise _refuse(source, "no such file", "Check the path")
     try:
         with parquet.ParquetFile(path, **options) as file:
             _check_names(source, file.schema_arrow.names, wanted)
             yield file
-    except (pyarrow.ArrowException, OSError):
-        raise _refuse(source, "not a readable Parquet file", "Write it again, or rename it if it is CSV") from None
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
+        damaged = True
+    if damaged:
+        # Outside the handler, so that the original, which can hold values, does not hang on as __context__.
+        raise _refuse(source, "not a readable Parquet file", "Write it again, or rename it if it is CSV")
 
 
 def _read_parquet(path: Path, wanted: Sequence[str], exact: str | None = None) -> _Table:

@@ -38,7 +38,7 @@ class Region:
             document = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"The region {path} can't be read: {error.strerror}.") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(f"The region {path} is not JSON.") from None
         polygons = tuple(_polygons(document))
         if not polygons:
@@ -78,7 +78,7 @@ def _polygons(node: Any) -> list[tuple[NDArray[np.float64], ...]]:
 def _rings(coordinates: Any) -> tuple[NDArray[np.float64], ...]:
     try:
         rings = tuple(np.asarray(ring, dtype=np.float64) for ring in coordinates)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rings = ()
     if not rings or any(
         ring.ndim != 2 or len(ring) < 4 or ring.shape[1] < 2 or not np.isfinite(ring).all() for ring in rings

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from discretion.gp.domain import Box
+from discretion.privacy.frames import cleared
 from discretion.spatial.reading import BadTable, Records, _open_parquet, _refuse, read_table
 
 __all__ = ["records_in_chunks"]
 
 
+@cleared
 def records_in_chunks(
     path: str | os.PathLike[str],
     *,

@@ -1,0 +1,193 @@
+"""What other ways to choose privately cost: a shared random rate, tuning on a part of the records, a threshold.
+
+Accounts only: what each of them has to do is said in its docstring, and the runner of this library does none of them.
+(Proposals that learn from earlier runs are in `discretion.selection.proposals`, and the runner makes them.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlog1py, xlogy
+
+from discretion.privacy import Neighbours, PrivacyLoss, PrivacyProfile, PureDP, RenyiCurve
+from discretion.privacy.profiles import BestOf
+from discretion.selection.bounds import Rule, conditional_loss, selection_loss
+from discretion.selection.repetitions import NegativeBinomial
+
+__all__ = ["SharedRate", "disjoint_tuning_loss", "threshold_loss"]
+
+Array = NDArray[np.float64]
+
+_ORDERS = np.unique(np.rint(np.concatenate([np.arange(1, 65), np.geomspace(64, 2048, 64)])))
+"""Excess orders of which a disjoint part is accounted."""
+
+
+# --- A shared random rate ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SharedRate:
+    """Every candidate in every round runs with one secret random probability; the best of all runs is released.
+
+    Draw p in (0, 1) with `P[p <= v] = v^exponent`. In each of `rounds` rounds run each candidate with probability p,
+    independently. Release the best of all runs, or a public default where there was none. Candidates are covered
+    evenly, and need not have anything in common (Cohen, Lyu, Nelson, Sarlos and Stemmer 2023).
+
+    Args:
+        candidates: how many, at least 1.
+        rounds: at least 1.
+        exponent: g, positive. Small: cheap, and often no run at all unless there are many rounds.
+
+    Raises:
+        ValueError: not such numbers.
+    """
+
+    candidates: int
+    rounds: int
+    exponent: float
+
+    def __post_init__(self) -> None:
+        if not (self.candidates >= 1 and self.rounds >= 1 and 0 < self.exponent < math.inf):
+            raise ValueError(
+                "A shared rate needs at least one candidate, at least one round and a positive finite exponent; got "
+                f"{self.candidates!r}, {self.rounds!r} and {self.exponent!r}."
+            )
+
+    @property
+    def mean(self) -> float:
+        """Expected number of runs."""
+        return self.candidates * self.rounds * self.exponent / (1 + self.exponent)
+
+    @property
+    def none(self) -> float:
+        """Chance of no run, E (1 - p)^(candidates rounds); no record changes it."""
+        g, runs = self.exponent, self.candidates * self.rounds
+        return math.exp(gammaln(1 + g) + gammaln(1 + runs) - gammaln(1 + runs + g))
+
+    def loss(self, epsilon: float, *, neighbours: Neighbours, deltas: Sequence[float] | None = None) -> PrivacyLoss:
+        """What the release costs: `(2 + g) epsilon`, with delta `rounds g / (1 + g) sum of deltas`.
+
+        Proof: `docs/proofs/selection-stratified.md`.
+
+        Args:
+            epsilon: the largest of the candidates'.
+            deltas: of the candidates, where they are (epsilon, delta)-DP; shape (candidates,).
+            neighbours: of the candidates.
+
+        Raises:
+            ValueError: an epsilon below 0, or deltas that are not one probability for each candidate.
+        """
+        if not epsilon >= 0:
+            raise ValueError(f"epsilon must not be negative, got {epsilon!r}.")
+        failing = [0.0] * self.candidates if deltas is None else [float(each) for each in deltas]
+        if len(failing) != self.candidates or not all(0 <= each <= 1 for each in failing):
+            raise ValueError("Give one delta in [0, 1] for each candidate.")
+        total = (2 + self.exponent) * epsilon * (1 + 2.0**-50)
+        delta = self.rounds * self.exponent / (1 + self.exponent) * math.fsum(failing) * (1 + 2.0**-50)
+        rule = f"best of runs at a shared random rate, exponent {self.exponent:g}, {self.rounds} rounds"
+        if delta == 0 or math.isinf(total):
+            return PureDP(total, neighbours=neighbours, rule=rule)
+        return PrivacyProfile((total,), (min(delta, 1.0),), neighbours=neighbours, rule=rule)
+
+
+# --- Tuning on a part of the records ----------------------------------------------------------------
+
+
+def disjoint_tuning_loss(tuning: PrivacyLoss, training: PrivacyLoss, probability: float) -> RenyiCurve:
+    """Tune on a random part of the records, train the model that is released on all others.
+
+    Each record goes to the tuning part with probability q, by a fresh secret coin of its own. The hyperparameters and
+    the final model are released, the part is not. With P(l) and Q(l) bounds of the Renyi divergences of order l of
+    tuning and training,
+
+        (l - 1) D_l(with || without) <= log sum over j of C(l, j) q^(l-j) (1 - q)^j e^((l-j-1) P(l-j) + (j-1) Q(j))
+        (l - 1) D_l(without || with) <= log(q e^((l-1) P(l)) + (1 - q) e^((l-1) Q(l)))
+
+    the first for integers l, terms of order 0 and 1 being 0; between integers the line, and at most the larger of P(l)
+    and Q(l) throughout (after Koskela and Kulkarni 2023). Proof: `docs/proofs/selection-subsample.md`.
+
+    Args:
+        tuning: of choosing the hyperparameters, as `selection_loss` gives it; add-remove neighbours.
+        training: of the final run, at any hyperparameters the tuning may choose; add-remove neighbours.
+        probability: q, in (0, 1).
+
+    Raises:
+        ValueError: q outside (0, 1), or other neighbours than add-remove.
+    """
+    if not 0 < probability < 1:
+        raise ValueError(f"The probability of a record to be tuned with lies in (0, 1), not {probability!r}.")
+    if not tuning.neighbours is training.neighbours is Neighbours.ADD_REMOVE:
+        raise ValueError(
+            "Tuning on a random part is accounted for add-remove neighbours alone: a record that is replaced would be "
+            "in both losses."
+        )
+    orders = 1 + _ORDERS
+    P, Q = (np.append([0.0, 0.0], loss.renyi_excess(np.arange(1.0, orders[-1]))) for loss in (tuning, training))
+    index = np.arange(orders[-1] + 1)
+    with np.errstate(all="ignore"):
+        # at index l: (l - 1) times the bound of order l
+        scaled_P, scaled_Q = (np.where(index >= 2, (index - 1) * each, 0.0) for each in (P, Q))
+        l, j = orders[:, None], index[None, :]
+        rest = np.maximum(l - j, 0).astype(np.int64)
+        choose = gammaln(l + 1) - gammaln(j + 1) - gammaln(rest + 1)
+        coins = choose + xlogy(rest, probability) + xlog1py(j, -probability)
+        terms = np.where(j <= l, coins + scaled_P[rest] + scaled_Q, -np.inf)
+        present = np.logaddexp.reduce(terms, axis=1)
+        whole = orders.astype(np.int64)
+        absent = np.logaddexp(math.log(probability) + scaled_P[whole], math.log1p(-probability) + scaled_Q[whole])
+        # rounding of the binomials, and a bound at an order holds at all smaller ones
+        bound = np.maximum(present, absent) * (1 + 1e-10) + 1e-10
+    bound = np.minimum.accumulate((np.where(np.isnan(bound), np.inf, bound) / _ORDERS)[::-1])[::-1]
+    nodes, values = np.append(0.0, _ORDERS), np.append(0.0, bound * _ORDERS)
+
+    def curve(x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            plain = np.maximum(tuning.renyi_excess(x), training.renyi_excess(x))
+            right = np.clip(np.searchsorted(nodes, x), 1, nodes.size - 1)
+            share = np.clip((x - nodes[right - 1]) / (nodes[right] - nodes[right - 1]), 0.0, 1.0)
+            line = ((1 - share) * values[right - 1] + share * values[right]) / x
+        return np.minimum(plain, np.where((x > nodes[-1]) | np.isnan(line), np.inf, line))
+
+    name = f"tuning on a disjoint part of chance {probability:g} ({tuning._renyi_rule(1.0)}), "
+    name += f"then {training._renyi_rule(1.0)}"
+    supremum = min(tuning.supremum, training.supremum)
+    return RenyiCurve(curve, supremum, neighbours=Neighbours.ADD_REMOVE, rule=name)
+
+
+# --- A threshold ------------------------------------------------------------------------------------
+
+
+def threshold_loss(base: PrivacyLoss, stop: float, *, rule: Rule = "best") -> PrivacyLoss:
+    """Run until a score reaches a public threshold: release that run, or nothing.
+
+    Loop: make a run of loss `base`; release it if its score is at least the threshold; else end with probability `stop`
+    and release "none". For epsilon-DP runs it costs 2 epsilon (Liu and Talwar 2019). For others it is the least of the
+    account of a run that is accepted with probability at least `stop`, and of the best of a geometric number of runs of
+    mean 1 / stop. That "none" is released depends on the records; it is paid for, not free. A threshold that was chosen
+    on the records voids the guarantee. Proof: `docs/proofs/selection-threshold.md`.
+
+    Args:
+        base: of one run, score included.
+        stop: p_0, in [0, 1]; 0 for pure DP alone, where the loop may never end.
+        rule: of the account as the best of runs, as in `selection_loss`.
+
+    Raises:
+        ValueError: stop outside [0, 1], or 0 for runs that are not pure DP.
+    """
+    if not 0 <= stop <= 1:
+        raise ValueError(f"The probability of ending after a run lies in [0, 1], not {stop!r}.")
+    limit = base.renyi_excess(math.inf)
+    parts: list[PrivacyLoss] = []
+    if math.isfinite(limit):
+        twice = f"first run above a threshold, twice pure ({base.rule})"
+        parts.append(PureDP(2 * limit, neighbours=base.neighbours, rule=twice))
+    if stop > 0:
+        parts += [conditional_loss(base, stop), selection_loss(base, NegativeBinomial(1.0, stop), rule=rule)]
+    if not parts:
+        raise ValueError("Without a chance of ending, a threshold needs runs that are pure DP: give stop > 0.")
+    return parts[0] if len(parts) == 1 else BestOf(tuple(parts))
