@@ -162,7 +162,8 @@ def command_line(search: Search, home: Path) -> None:
         if (answer["code"] == 0) == (name in refused):
             raise RuntimeError(f"{name} ended with exit code {answer['code']}: {answer['stderr'][-500:]}")
         for stream in ("stdout", "stderr", "error"):
-            search.words(f"{stream} of {name}", answer[stream])
+            # Where the files lie is no count, though a temporary folder may have its number.
+            search.words(f"{stream} of {name}", answer[stream].replace(str(home), "home"))
     if set(planted.counts(report.read_text())) != {str(planted.CLIPPED), str(planted.DROPPED)}:
         raise RuntimeError("The private report does not say how many rows were clipped and dropped.")
     if left := list(places["tmp"].rglob("*")):
