@@ -189,7 +189,7 @@ class Site:
 # --- trying
 
 
-def library(call: Callable[[], object], *kinds: type[Exception]) -> bool:
+def refused(call: Callable[[], object], *kinds: type[Exception]) -> bool:
     """Whether a call was refused in words of this library; any other error goes on."""
     try:
         call()
@@ -262,7 +262,7 @@ def of_file(
         else:
             data = damaged(rng, data, undamaged)
         path = site.file(suffix, data)
-        return library(lambda: call(path, rng), BadTable)
+        return refused(lambda: call(path, rng), BadTable)
 
     return attempt
 

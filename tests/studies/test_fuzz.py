@@ -83,15 +83,15 @@ def test_words_of_a_record_and_unnamed_errors_are_noticed(site):
         raise ValueError(f"could not convert {planted.EASTING}")
 
     with pytest.raises(Quote):
-        fuzz_targets.library(quoting)
+        fuzz_targets.refused(quoting)
     for unnamed in (UnicodeDecodeError("utf-8", b"x", 0, 1, "x"), KeyError("x"), OverflowError()):
 
         def failing(error=unnamed):
             raise error
 
         with pytest.raises(type(unnamed)):
-            fuzz_targets.library(failing)
-    assert fuzz_targets.library(lambda: Certificate.from_json("{}"))
+            fuzz_targets.refused(failing)
+    assert fuzz_targets.refused(lambda: Certificate.from_json("{}"))
 
 
 def test_undamaged_inputs_are_taken(site):

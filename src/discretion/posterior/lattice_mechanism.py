@@ -27,7 +27,7 @@ from discretion.posterior.lattice_account import LatticeAccount, LatticeAddRemov
 from discretion.posterior.mechanism import LIMITS, PUBLIC_NUMBER, PUBLIC_SHARE
 from discretion.posterior.records import PrivateRecords, checked_records
 from discretion.posterior.sensitivity import checked
-from discretion.posterior.units import OWNER, checked_ids, owned_records, unit_in_words
+from discretion.posterior.units import OWNER, check_owners, owned_records, unit_in_words
 from discretion.privacy import (
     Certificate,
     Ledger,
@@ -287,14 +287,7 @@ class LatticeMechanism:
         most = MOST_RECORDS if self.n_is_public else self.most_records
         if len(X) > most:
             raise PublicError(f"There are more than {most:,} records; declare more, up to {MOST_RECORDS:,}.")
-        units = getattr(records, "units", None)
-        if units is not None:
-            if np.shape(units) != (len(X),):
-                raise PublicError("units must name the owner of each record: one for one, in one dimension.")
-            if np.bincount(checked_ids(units)).max(initial=0) > self.contributions:
-                raise PublicError(
-                    f"A unit has more than {self.contributions:,} records; cut them first (bounded_contributions)."
-                )
+        check_owners(getattr(records, "units", None), len(X), self.contributions)
         return X, Y[:, 0]
 
     # --- the release ---

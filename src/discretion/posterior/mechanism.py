@@ -35,7 +35,7 @@ from discretion.posterior.assumptions import Diagonal as DiagonalKernel
 from discretion.posterior.calibration import calibrated, least_on_grid
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
 from discretion.posterior.rules import RELEASE_RULES, path_loss
-from discretion.posterior.units import checked_ids
+from discretion.posterior.units import check_owners
 from discretion.privacy import (
     Certificate,
     GaussianDP,
@@ -410,14 +410,7 @@ class PosteriorMechanism:
                 f"Records lie outside the domain, where the assumption {self._assumption.name!r} says nothing; "
                 "widen the domain, or leave the assumption out."
             )
-        units = getattr(records, "units", None)
-        if units is not None:
-            if np.shape(units) != (len(X),):
-                raise PublicError("units must name the owner of each record: one for one, in one dimension.")
-            if np.bincount(checked_ids(units)).max(initial=0) > self.contributions:
-                raise PublicError(
-                    f"A unit has more than {self.contributions:,} records; cut them first (bounded_contributions)."
-                )
+        check_owners(getattr(records, "units", None), len(X), self.contributions)
         return X, Y[:, 0]
 
     # --- the release -------------------------------------------------------------------------------------------------

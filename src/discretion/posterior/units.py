@@ -20,6 +20,7 @@ from discretion.privacy.quiet import quiet
 __all__ = [
     "OWNER",
     "bounded_contributions",
+    "check_owners",
     "checked_ids",
     "limit_contributions",
     "owned_records",
@@ -90,6 +91,22 @@ def checked_ids(ids: Any) -> NDArray[np.intp]:
             listed = ", ".join(map(str, rows[:10])) + (f" and {len(rows) - 10} more" if len(rows) > 10 else "")
             raise PublicError(f"The unit is {what} at rows {listed} (from 0); every record needs an owner.")
     return np.unique(np.asarray(texts, dtype=str), return_inverse=True)[1]
+
+
+def check_owners(units: Any, count: int, most: int) -> None:
+    """Whether ids, if there are any, name the owners of `count` records, none of whom has more than `most`.
+
+    Raises
+    ------
+    PublicError
+        They don't; in words that hold no id.
+    """
+    if units is None:
+        return
+    if np.shape(units) != (count,):
+        raise PublicError("units must name the owner of each record: one for one, in one dimension.")
+    if np.bincount(checked_ids(units)).max(initial=0) > most:
+        raise PublicError(f"A unit has more than {most:,} records; cut them first (bounded_contributions).")
 
 
 def _text(value: Any) -> str | None:
