@@ -1,4 +1,4 @@
-"""Exact Gaussian processes: kernels with unit diagonal, posteriors by Cholesky, sample paths."""
+"""Exact Gaussian processes: kernels with unit diagonal, posteriors (on the line in linear time), sample paths."""
 
 from discretion.gp.dense import DensePosterior, FactorisationError, ridge_floor
 from discretion.gp.domain import Ball, Box, Domain
@@ -15,6 +15,7 @@ from discretion.gp.kernels import (
     kernel,
 )
 from discretion.gp.lattice import Lattice
+from discretion.gp.markov import MarkovPaths, MarkovPosterior
 from discretion.gp.path import NuggetTooSmall, SamplePaths, mean_rounding, nugget_floor
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "FactorisationError",
     "Kernel",
     "Lattice",
+    "MarkovPaths",
+    "MarkovPosterior",
     "Matern32",
     "Matern52",
     "NuggetTooSmall",
