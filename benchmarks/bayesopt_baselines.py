@@ -1,66 +1,110 @@
-"""Private local search beside what else minimises a mean over private records: equal mu, equal evaluations.
+"""What else minimises a mean over private records: methods at equal mu and equal evaluations.
 
-    finite differences    each record's forward (d + 1) or central (2 d) differences, clipped; the same updates
+    local search          fewer than d + 1 points a step and 3 d old ones used again; the rule of the task, as below
+    trust region          the same with steps to the minimiser of the surrogate nearby
+    as in the paper       d + 1 points a step, none used again
+    finite differences    each record's forward (d + 1) or central (2 d) differences, clipped
     two points            each record's difference along one random direction (as in DPZero, Zhang et al. 2024), clipped
     random search         random points, and a choice among them by the exponential mechanism at the same mu
+    gradient descent      each record's exact gradient, clipped, for as many steps as forward differences: the ceiling
+    not private           the local search without noise; Gaussian-process expected improvement of BoTorch
 
-``python -m benchmarks.bayesopt_baselines`` prints the table for kernel ridge regression.
+Every run is scored by the mean loss of what it releases on records that no method saw.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from scipy.optimize import brentq
 
-from discretion.bayesopt import AdaGrad, CandidateChoice, LocalSearch, gradient_noise, mu_of_pure
+from discretion.bayesopt import CandidateChoice, TrustRegion, gradient_noise, mu_of_pure
 from discretion.bayesopt.clipping import clip
-from discretion.bayesopt.descent import Update, tail_average
+from discretion.bayesopt.descent import Rule, tail_average
 from discretion.gp import RBF
 from discretion.privacy import Neighbours, SeededRandomness
-from studies.bayesopt_kernel_ridge import BATCH, CLIP, MU, RATE, SPACE, STEPS, N, RidgeRecords
-from studies.bayesopt_run import band, searched
+from studies.bayesopt_run import NO_NOISE, Task, searched
 
 Floats = NDArray[np.float64]
-Losses = Callable[[Floats], Floats]
 
 WIDTH = 0.1  # of the differences, in scaled units
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """Losses of n records at a scaled theta, in a box."""
+class Run:
+    """A finished run.
 
-    losses: Losses
-    n: int
-    bounds: tuple[Floats, Floats]
-    start: Floats
-    mu: float
-    evaluations: int
-    largest_loss: float
+    Attributes:
+        evaluations: made when each iterate was reached, (k,).
+        thetas: the iterates, (k, d).
+        released: what is given out at the end, (d,).
+    """
+
+    evaluations: NDArray[np.int64]
+    thetas: Floats
+    released: Floats
+
+    def curve(self, task: Task, at: NDArray[np.int64]) -> Floats:
+        """Losses on fresh records after so many evaluations; at the end, of what is released."""
+        thetas = np.vstack([task.start, self.thetas])
+        which = np.searchsorted(self.evaluations, at, side="right")
+        losses = {place: task.fresh(thetas[place]) for place in np.unique(which)}
+        found = np.array([losses[place] for place in which])
+        found[-1] = task.fresh(self.released)
+        return found
 
 
-def descended(task: Task, steps: int, update: Update, gradient: Callable[[Floats, int], Floats]) -> Floats:
-    """The average of the last half of a path along noisy gradients."""
+Method = Callable[[Task, int], Run]
+
+
+def local_search(task: Task, seed: int, **changes: Any) -> Run:
+    """Of few points a step, with 3 d old ones used again."""
+    d = task.space.size
+    batch = changes.pop("batch", task.few)
+    settings = {"batch": batch, "steps": max(1, task.evaluations // batch), "cache": 3 * d, "kernel": RBF(task.length)}
+    study = searched(task.search(**(settings | changes), seed=seed), task.n, task.losses, seed)
+    found = study.result()
+    return Run(np.cumsum(found.evaluations), found.thetas[1:], task.space.theta(found.parameters))
+
+
+def trust_region(task: Task, seed: int) -> Run:
+    """The same within a trust region of one length scale."""
+    return local_search(task, seed, update=TrustRegion(1.0))
+
+
+def as_in_the_paper(task: Task, seed: int) -> Run:
+    """d + 1 points a step, none used again."""
+    return local_search(task, seed, batch=task.space.size + 1, cache=0, kernel=RBF(1.0))
+
+
+def not_private(task: Task, seed: int) -> Run:
+    """The local search without noise."""
+    return local_search(task, seed, mu=NO_NOISE)
+
+
+def descended(task: Task, cost: int, update: Rule, gradient: Callable[[Floats, int], Floats], steps: int) -> Run:
+    """The average of the last half of a path along noisy gradients, each of `cost` evaluations."""
     theta, state, path = task.start, (), []
     for step in range(steps):
         move, state = update.step(gradient(theta, step), state)
-        theta = np.clip(theta + move, *task.bounds)
+        theta = np.clip(theta + move, *task.space.bounds)
         path.append(theta)
-    return tail_average(path)
+    return Run(cost * np.arange(1, steps + 1), np.array(path), tail_average(path))
 
 
-def finite_differences(task: Task, bound: float, update: Update, seed: int, *, central: bool) -> Floats:
+def finite_differences(task: Task, seed: int, *, central: bool = False, update: Rule | None = None) -> Run:
     """Per-record differences along the axes, away from the nearer wall if forward."""
     d, randomness = task.start.size, SeededRandomness(seed)
-    steps = task.evaluations // (2 * d if central else d + 1)
-    noise = gradient_noise(mu=task.mu, clip=bound, n=task.n, steps=steps)
-    low, high = task.bounds
+    cost = 2 * d if central else d + 1
+    steps = max(1, task.evaluations // cost)
+    noise = gradient_noise(mu=task.mu, clip=task.clip, n=task.n, steps=steps)
+    low, high = task.space.bounds
 
     def gradient(theta: Floats, step: int) -> Floats:
         inward = np.where(high - theta >= theta - low, WIDTH, -WIDTH)
@@ -73,68 +117,106 @@ def finite_differences(task: Task, bound: float, update: Update, seed: int, *, c
             one[j], two[j] = ahead[j], behind[j]
             back = task.losses(two) if shared is None else shared
             columns.append((task.losses(one) - back) / (ahead[j] - behind[j]))
-        mean = clip(np.column_stack(columns), bound).mean(axis=0)
+        mean = clip(np.column_stack(columns), task.clip).mean(axis=0)
         return mean + noise * randomness.standard_normal(d)
 
-    return descended(task, steps, update, gradient)
+    return descended(task, cost, task.update if update is None else update, gradient, steps)
 
 
-def two_points(task: Task, bound: float, update: Update, seed: int) -> Floats:
-    """Per-record differences along one random direction a step."""
+def central_differences(task: Task, seed: int) -> Run:
+    """Per-record central differences."""
+    return finite_differences(task, seed, central=True)
+
+
+def two_points(task: Task, seed: int) -> Run:
+    """Per-record differences along one random direction a step, clipped to the norm of a coordinate."""
     d, randomness, rng = task.start.size, SeededRandomness(seed), np.random.default_rng(seed)
-    steps = task.evaluations // 2
+    steps, bound = max(1, task.evaluations // 2), task.clip / math.sqrt(d)
     noise = gradient_noise(mu=task.mu, clip=bound, n=task.n, steps=steps)
 
     def gradient(theta: Floats, step: int) -> Floats:
         v = rng.standard_normal(d)
         v /= np.linalg.norm(v)
-        ahead, behind = (np.clip(theta + sign * WIDTH * v, *task.bounds) for sign in (1.0, -1.0))
+        ahead, behind = (np.clip(theta + sign * WIDTH * v, *task.space.bounds) for sign in (1.0, -1.0))
         slopes = (task.losses(ahead) - task.losses(behind)) / (2.0 * WIDTH)
         mean = clip(slopes[:, None], bound).mean() + noise * float(randomness.standard_normal(()))
         return d * mean * v
 
-    return descended(task, steps, update, gradient)
+    return descended(task, 2, task.update, gradient, steps)
 
 
-def random_search(task: Task, seed: int) -> Floats:
+def gradient_descent(task: Task, seed: int) -> Run:
+    """Per-record exact gradients, where there are any, in as many steps as forward differences make."""
+    gradients = task.gradients
+    if gradients is None:
+        raise ValueError("The losses of this task have no gradients at hand.")
+    d, randomness = task.start.size, SeededRandomness(seed)
+    steps = max(1, task.evaluations // (d + 1))
+    noise = gradient_noise(mu=task.mu, clip=task.clip, n=task.n, steps=steps)
+
+    def gradient(theta: Floats, step: int) -> Floats:
+        return clip(gradients(theta), task.clip).mean(axis=0) + noise * randomness.standard_normal(d)
+
+    return descended(task, d + 1, task.update, gradient, steps)
+
+
+def random_search(task: Task, seed: int) -> Run:
     """A paid choice among random points, at an epsilon whose mu is that of the task."""
     rng = np.random.default_rng([7, seed])
-    points = rng.uniform(*task.bounds, (task.evaluations, task.start.size))
+    points = rng.uniform(*task.space.bounds, (task.evaluations, task.start.size))
     epsilon = float(brentq(lambda e: mu_of_pure(e) - task.mu, 1e-6, 50.0))  # pyright: ignore[reportArgumentType]
-    choice = CandidateChoice(tuple({"place": j} for j in range(len(points))), task.largest_loss, epsilon)
+    places = tuple({"place": j} for j in range(len(points)))
+    low, high = task.loss_range
+    choice = CandidateChoice(places, high - low, epsilon)
     assert choice.neighbours is Neighbours.REPLACE
-    losses = np.column_stack([task.losses(point) for point in points])
-    return points[choice.run(losses, SeededRandomness(seed)).place]
+    losses = np.column_stack([task.losses(point) for point in points]) - low
+    chosen = points[choice.run(losses, SeededRandomness(seed)).place]
+    return Run(np.array([task.evaluations]), chosen[None], chosen)
 
 
-def ridge_table(runs: int = 10) -> dict[str, Floats]:
-    """Losses on fresh records of kernel ridge regression, by method, one of each run."""
-    rows: dict[str, list[float]] = {}
-    for seed in range(runs):
-        records = RidgeRecords(seed)
-        task = Task(records.losses, N, SPACE.bounds, np.zeros(SPACE.size), MU, STEPS * BATCH, 8.0)
-        search = LocalSearch(SPACE, mu=MU, steps=STEPS, clip=CLIP, cache=0, kernel=RBF(1.0), update=AdaGrad(RATE))
-        path = searched(search, N, records.losses, seed).result()
-        rule = AdaGrad(RATE)
-        found = {
-            "local search": SPACE.theta(path.parameters),
-            "finite differences, forward": finite_differences(task, CLIP, rule, seed, central=False),
-            "finite differences, central": finite_differences(task, CLIP, rule, seed, central=True),
-            "two points": two_points(task, CLIP / SPACE.size**0.5, rule, seed),
-            "random search, choice paid": random_search(task, seed),
-        }
-        for name, theta in found.items():
-            rows.setdefault(name, []).append(records.fresh(theta))
-    return {name: np.array(values) for name, values in rows.items()}
+def expected_improvement(task: Task, seed: int) -> Run:
+    """Not private. Gaussian-process expected improvement (BoTorch) on the mean losses, from the start and 2 d points.
+
+    Raises:
+        ImportError: BoTorch is not installed.
+    """
+    import torch
+    from botorch.acquisition import LogExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms import Standardize
+    from botorch.optim import optimize_acqf
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    torch.manual_seed(seed)
+    low, high = task.space.bounds
+    d, rng = low.size, np.random.default_rng([8, seed])
+    first = min(2 * d, task.evaluations - 1)
+    X = np.vstack([task.start, rng.uniform(low, high, (first, d))])
+    y = np.array([task.losses(x).mean() for x in X])
+    unit = torch.stack([torch.zeros(d), torch.ones(d)]).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while len(X) < task.evaluations:
+            Y = torch.tensor(-y[:, None])
+            model = SingleTaskGP(torch.tensor((X - low) / (high - low)), Y, outcome_transform=Standardize(1))
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            better = LogExpectedImprovement(model, best_f=float(-y.min()))
+            found, _ = optimize_acqf(better, unit, q=1, num_restarts=2, raw_samples=32, options={"maxiter": 30})
+            X = np.vstack([X, low + (high - low) * found.numpy()])
+            y = np.append(y, task.losses(X[-1]).mean())
+    best = np.minimum.accumulate(y)
+    places = np.array([int(np.argmax(y == each)) for each in best])
+    return Run(np.arange(1, len(X) + 1), X[places], X[places[-1]])
 
 
-def main() -> None:
-    """Print the table."""
-    table = Table("method", f"loss on fresh records, mu = {MU:g}, {STEPS * BATCH} evaluations")
-    for name, values in ridge_table().items():
-        table.add_row(name, band(values))
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()
+METHODS: dict[str, Method] = {
+    "local search": local_search,
+    "trust region": trust_region,
+    "as in the paper": as_in_the_paper,
+    "finite differences, forward": finite_differences,
+    "finite differences, central": central_differences,
+    "two points": two_points,
+    "random search, choice paid": random_search,
+    "not private": not_private,
+}

@@ -6,7 +6,6 @@ import time
 
 import numpy as np
 
-from benchmarks.bayesopt_baselines import ridge_table
 from benchmarks.harness import Measured, claim
 from discretion.bayesopt import Linear, LocalSearch, Study
 from discretion.bayesopt.clipping import ClippedSum, per_record_sensitivity
@@ -138,18 +137,3 @@ def step_overhead() -> Measured:
     whole = max(ask + tell for ask, tell in seconds[10_000][1:])
     growth = min(tell for _, tell in seconds[40_000][3:]) / min(tell for _, tell in seconds[10_000][3:])
     return Measured(f"{whole:.2f} s; {growth:.1f} times", whole <= 2.0 and growth <= 5.0)
-
-
-@claim(
-    "bayesopt",
-    "Kernel ridge at equal mu = 0.5 and 144 evaluations, 10 runs: local search beside per-record finite differences, "
-    "two-point differences and random search that pays for its choice",
-    "as good as forward differences (5 %), better than the others",
-    slow=True,
-)
-def equal_evaluations() -> Measured:
-    rows = ridge_table()
-    means = {name: float(values.mean()) for name, values in rows.items()}
-    ours, forward = means.pop("local search"), means.pop("finite differences, forward")
-    text = "; ".join(f"{name} {band(values)}" for name, values in rows.items())
-    return Measured(text, ours <= 1.05 * forward and all(ours < other for other in means.values()))

@@ -3,21 +3,20 @@
 Records (x, y), x ~ N(0, I_4), y = x'theta + N(0, 1); Huber losses with weights min(1, 2/|x|^2), whose gradients have
 norm sqrt 2 at most. Noisy gradient descent is the ceiling: it has the gradients that local search estimates.
 
-``python -m studies.bayesopt_huber`` prints the table.
+``python -m studies.bayesopt_huber --out FOLDER`` draws distances against steps and writes the table.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from scipy.optimize import minimize
 
 from discretion.bayesopt import SGD, Linear, LocalSearch, gradient_noise
 from discretion.gp import RBF
 from discretion.privacy import SeededRandomness
-from studies.bayesopt_run import NO_NOISE, band, searched
+from studies.bayesopt_figures import arguments, draw_bands, figure, save, write_table
+from studies.bayesopt_run import NO_NOISE, searched
 
 Floats = NDArray[np.float64]
 
@@ -51,14 +50,19 @@ class HuberRecords:
 
 def huber_rows(runs: int = 10) -> dict[str, Floats]:
     """Mean distances to the estimate over the second half of each run, by method."""
+    return {name: path[:, STEPS // 2 :].mean(axis=1) for name, path in huber_paths(runs).items()}
+
+
+def huber_paths(runs: int = 10) -> dict[str, Floats]:
+    """Distances to the estimate after each step, (runs, STEPS), by method."""
     space = {f"x{j}": Linear(-5.0, 5.0, unit=1.0) for j in range(TRUTH.size)}
-    rows: dict[str, list[float]] = {"local search": [], "noisy gradient descent": [], "local search, not private": []}
+    rows: dict[str, list[Floats]] = {"local search": [], "noisy gradient descent": [], "local search, not private": []}
     for seed in range(runs):
         records = HuberRecords(seed)
         estimate = records.estimate()
 
-        def distance(path: Floats, estimate: Floats = estimate) -> float:
-            return float(np.linalg.norm(path[STEPS // 2 :] - estimate, axis=1).mean())
+        def distance(path: Floats, estimate: Floats = estimate) -> Floats:
+            return np.asarray(np.linalg.norm(path - estimate, axis=1))
 
         for name, mu in (("local search", MU), ("local search, not private", NO_NOISE)):
             search = LocalSearch(
@@ -81,11 +85,16 @@ def huber_rows(runs: int = 10) -> dict[str, Floats]:
 
 
 def main() -> None:
-    """Print the table."""
-    table = Table("method", "mean distance to the estimate")
-    for name, values in huber_rows().items():
-        table.add_row(name, band(values))
-    Console().print(table)
+    """Draw the figure and write the table."""
+    folder, runs = arguments(__doc__, 10)
+    drawn, (axes,) = figure(1)
+    paths = huber_paths(runs)
+    draw_bands(axes, {name: (np.arange(1, STEPS + 1), path) for name, path in paths.items()})
+    axes.set(xlabel="step", ylabel="distance to the estimate", yscale="log")
+    axes.legend(frameon=False, fontsize=8)
+    ends = {("second half of the path", name): path[:, STEPS // 2 :].mean(axis=1) for name, path in paths.items()}
+    write_table(folder / "huber.csv", ends)
+    save(drawn, folder / "huber.png")
 
 
 if __name__ == "__main__":

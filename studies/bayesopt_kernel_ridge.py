@@ -5,7 +5,7 @@ length scale for each feature; theta are their ten logarithms and the log ridge;
 residual, at most 8. A search begins in the middle of the box, or at a random point. Random search is given the best of
 as many evaluations without paying for the choice.
 
-``python -m studies.bayesopt_kernel_ridge`` prints the table.
+``python -m studies.bayesopt_kernel_ridge --out FOLDER`` draws losses against evaluations and writes the table.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
 from discretion.bayesopt import AdaGrad, LocalSearch, Log, Space
 from discretion.gp import RBF
-from studies.bayesopt_run import NO_NOISE, band, searched
+from studies.bayesopt_figures import arguments, study
+from studies.bayesopt_run import NO_NOISE, Task, searched
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +55,13 @@ class RidgeRecords:
     def fresh(self, theta: Floats) -> float:
         """The mean loss on records that no method saw."""
         return float(self.losses(theta, TRAIN + N).mean())
+
+
+def kernel_ridge(seed: int) -> Task:
+    """The task of one sample, from the middle of the box."""
+    records = RidgeRecords(seed)
+    start = np.zeros(SPACE.size)
+    return Task(SPACE, N, records.losses, records.fresh, start, MU, CLIP, STEPS, BATCH, 6, AdaGrad(RATE), length=2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,16 +107,9 @@ def ridge_rows(runs: int = 10, *, start: str = "middle") -> RidgeRows:
 
 
 def main() -> None:
-    """Print the table."""
-    for start in ("middle", "random"):
-        rows = ridge_rows(start=start)
-        table = Table("method", "loss on fresh records", title=f"start: {start}")
-        table.add_row("start", band(rows.start))
-        table.add_row(f"local search, mu = {MU:g}, average", band(rows.private))
-        table.add_row("its last iterate", band(rows.last))
-        table.add_row("local search, not private, average", band(rows.not_private))
-        table.add_row(f"best of {STEPS * BATCH} random, not private", band(rows.random))
-        Console().print(table)
+    """Draw the figure and write the table."""
+    folder, runs = arguments(__doc__, 5)
+    study("kernel_ridge", {"kernel ridge regression, 11 parameters": kernel_ridge}, folder, runs)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,19 @@ from discretion.bayesopt.accounting import (
 )
 from discretion.bayesopt.candidates import CandidateChoice, CandidateRelease, select_candidate
 from discretion.bayesopt.clipping import AdaptiveClip, clamped_mean
-from discretion.bayesopt.descent import SGD, AdaGrad, Adam, Constant, Late, Momentum, default_steps
+from discretion.bayesopt.descent import SGD, AdaGrad, Adam, Constant, Late, Momentum, TrustRegion, default_steps
+from discretion.bayesopt.diagnostics import NotPrivate, UnsafeRelease
 from discretion.bayesopt.journal import StudyError
 from discretion.bayesopt.kernels import Polynomial, RoughKernel
 from discretion.bayesopt.mechanism import Evaluations, LocalSearch
 from discretion.bayesopt.minimize import minimize
+from discretion.bayesopt.optuna_export import to_optuna
+from discretion.bayesopt.public_path import PublicPath, public_path
 from discretion.bayesopt.release import LocalSearchRelease
 from discretion.bayesopt.released import ReleasedGradients
 from discretion.bayesopt.space import Categorical, CoarseInteger, Integer, Linear, Log, Logit, Space
 from discretion.bayesopt.steps import Step
+from discretion.bayesopt.stopping import Flat
 from discretion.bayesopt.study import Study
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "CoarseInteger",
     "Constant",
     "Evaluations",
+    "Flat",
     "GaussianFilter",
     "Integer",
     "Late",
@@ -44,13 +49,17 @@ __all__ = [
     "Log",
     "Logit",
     "Momentum",
+    "NotPrivate",
     "Polynomial",
+    "PublicPath",
     "ReleasedGradients",
     "RoughKernel",
     "Space",
     "Step",
     "Study",
     "StudyError",
+    "TrustRegion",
+    "UnsafeRelease",
     "clamped_mean",
     "default_steps",
     "gradient_loss",
@@ -58,7 +67,9 @@ __all__ = [
     "minimize",
     "mu_of_pure",
     "mu_within",
+    "public_path",
     "select_candidate",
+    "to_optuna",
     "training_mu_per_run",
     "training_mu_total",
 ]

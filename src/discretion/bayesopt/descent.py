@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from discretion.bayesopt.design import Bounds
+from discretion.bayesopt.released import ReleasedGradients
 
 __all__ = [
     "SGD",
@@ -18,7 +21,9 @@ __all__ = [
     "Constant",
     "Late",
     "Momentum",
+    "Rule",
     "Schedule",
+    "TrustRegion",
     "Update",
     "default_steps",
     "tail_average",
@@ -27,10 +32,13 @@ __all__ = [
 Floats = NDArray[np.float64]
 State = tuple[Floats, ...]
 
+LEARN_FROM = 3
+"""Releases before a kernel is fitted to them."""
+
 
 @dataclass(frozen=True)
 class Update(ABC):
-    """A rule that turns gradients into steps.
+    """How theta moves after a release.
 
     Args:
         rate: step size, positive.
@@ -47,8 +55,22 @@ class Update(ABC):
                 raise ValueError(f"{name} must lie in [0, 1); got {value!r}.")
 
     @abstractmethod
-    def step(self, gradient: Floats, state: State) -> tuple[Floats, State]:
-        """What is added to theta, and the next state; the state is () at first."""
+    def moved(
+        self,
+        theta: Floats,
+        gradient: Floats,
+        state: State,
+        bounds: Bounds,
+        surrogate: Callable[[], ReleasedGradients],
+    ) -> tuple[Floats, State]:
+        """The next theta, inside the box, and the next state; the state is () at first.
+
+        `surrogate` gives the process of all releases so far, that of `gradient` included.
+        """
+
+    def output(self, iterates: Sequence[Floats]) -> Floats:
+        """What is released of theta_1, ..., theta_T."""
+        return tail_average(iterates)
 
     def describe(self) -> dict[str, Any]:
         """The rule as JSON data."""
@@ -56,7 +78,27 @@ class Update(ABC):
 
 
 @dataclass(frozen=True)
-class SGD(Update):
+class Rule(Update):
+    """A rule that turns the gradients, one after the other, into steps."""
+
+    @abstractmethod
+    def step(self, gradient: Floats, state: State) -> tuple[Floats, State]:
+        """What is added to theta, and the next state."""
+
+    def moved(
+        self,
+        theta: Floats,
+        gradient: Floats,
+        state: State,
+        bounds: Bounds,
+        surrogate: Callable[[], ReleasedGradients],
+    ) -> tuple[Floats, State]:
+        move, state = self.step(gradient, state)
+        return np.clip(theta + move, *bounds), state
+
+
+@dataclass(frozen=True)
+class SGD(Rule):
     """-rate g. With rate 1/L where the smoothness L is known; on a curvature h the noise sigma of the gradient leaves a
     spread of variance rate sigma^2 / (h (2 - rate h)) in each coordinate."""
 
@@ -65,7 +107,7 @@ class SGD(Update):
 
 
 @dataclass(frozen=True)
-class Momentum(Update):
+class Momentum(Rule):
     """Heavy ball: v <- beta v + g, step -rate v."""
 
     beta: float = 0.9
@@ -76,7 +118,7 @@ class Momentum(Update):
 
 
 @dataclass(frozen=True)
-class AdaGrad(Update):
+class AdaGrad(Rule):
     """-rate g / sqrt(sum of g^2), coordinate by coordinate (Duchi, Hazan and Singer 2011)."""
 
     def step(self, gradient: Floats, state: State) -> tuple[Floats, State]:
@@ -85,7 +127,7 @@ class AdaGrad(Update):
 
 
 @dataclass(frozen=True)
-class Adam(Update):
+class Adam(Rule):
     """Adam (Kingma and Ba 2015): means m of g and v of g^2, corrected for their start; step -rate m / sqrt(v)."""
 
     beta: float = 0.9
@@ -98,6 +140,40 @@ class Adam(Update):
         v = self.beta2 * v + (1.0 - self.beta2) * gradient**2
         unbiased = m / (1.0 - self.beta**t), v / (1.0 - self.beta2**t)
         return -self.rate * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-12), (m, v, t)
+
+
+@dataclass(frozen=True)
+class TrustRegion(Update):
+    """To where the surrogate's mean loss is least within `rate` of theta along each axis: no step size to tune.
+
+    The surrogate is the Gaussian process of all releases, so that curvature seen earlier shortens or lengthens the step
+    and noise is averaged over neighbouring steps. Its kernel is that of the search; from the third release on its
+    length scale and variance are fitted to the releases, anew whenever there are half as many again. About one length
+    scale is a good rate.
+    """
+
+    def moved(
+        self,
+        theta: Floats,
+        gradient: Floats,
+        state: State,
+        bounds: Bounds,
+        surrogate: Callable[[], ReleasedGradients],
+    ) -> tuple[Floats, State]:
+        known = surrogate()
+        seen = len(known.thetas)
+        if seen >= LEARN_FROM and (not state or seen >= 1.5 * state[0][0]):
+            fitted = known.fitted()
+            longer = fitted.kernel.scales(theta.size)[0] / known.kernel.scales(theta.size)[0]
+            state = (np.array([seen, longer, fitted.variance]),)
+        else:
+            fitted = known.scaled(float(state[0][1]), float(state[0][2])) if state else known.matched()
+        near = np.maximum(bounds[0], theta - self.rate), np.minimum(bounds[1], theta + self.rate)
+        return fitted.minimum(near, theta), state
+
+    def output(self, iterates: Sequence[Floats]) -> Floats:
+        """The last: it rests on all releases already."""
+        return iterates[-1]
 
 
 class Schedule(ABC):

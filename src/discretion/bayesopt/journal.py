@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,26 @@ class StudyJournal:
             finally:
                 os.close(folder)
         self.events.append(json.loads(body))
+
+    def opened(self, header: Mapping[str, Any]) -> str:
+        """The name of the study with this header, which becomes the first line of a new file.
+
+        Raises:
+            StudyError: the file is of a study with another header.
+        """
+        header = {"event": "study", "schema": SCHEMA, **public_json(header, "header")}
+        if not self.events:
+            name = str(uuid.uuid4())
+            self.append({**header, "id": name})
+            return name
+        found = dict(self.events[0])
+        name = str(found.pop("id"))
+        if canonical(found) != canonical(header):
+            raise StudyError(
+                f"{self.path} is a study with other parameters, n, ledger, source of noise or diagnostics. All were "
+                "fixed with its first line: give the same, or another path."
+            )
+        return name
 
     def close(self) -> None:
         """Let other processes have it."""

@@ -15,23 +15,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bayesopt.accounting import RULE, mu_within, training_mu_total
+from discretion.bayesopt import promise
+from discretion.bayesopt.accounting import RULE, mu_within
 from discretion.bayesopt.clipping import AdaptiveClip, aggregate_sensitivity, clip, per_record_sensitivity
 from discretion.bayesopt.descent import AdaGrad, Constant, Schedule, Update
 from discretion.bayesopt.design import Criterion, Design, adaptive_design, aggregate_design, design
 from discretion.bayesopt.kernels import GradientKernel, gradient_kernel
 from discretion.bayesopt.release import LocalSearchRelease
+from discretion.bayesopt.sampling import sampled_loss, sampled_mu, sampling_rate
 from discretion.bayesopt.space import Space
 from discretion.bayesopt.surrogate import MEAN_NUGGET, POINT_NUGGET, Estimate, GradientPosterior, Offset
 from discretion.gp import RBF
-from discretion.privacy import Certificate, GaussianDP, Neighbours, PublicError, Randomness
+from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 
@@ -42,14 +44,6 @@ Floats = NDArray[np.float64]
 _KERNEL, _UPDATE, _SCHEDULE = RBF(0.2), AdaGrad(0.1), Constant()
 _ITERATIONS = 200  # of the optimiser of locations, for few parameters
 _INFLATED = 1.0 + 1e-13  # so that rounding never makes a step cost more than its share
-
-WHAT = (
-    "What leaves is every noisy gradient and all that was computed from them: the path of the parameters, the places "
-    "where losses were evaluated and how many. No loss leaves, so there is no best value and no best trial.",
-    "Floating point: sums over records are exact; the noise is a continuous Gaussian in double precision whose last "
-    "bits a public lattice hides, which is not a proof.",
-    "Other runs on the same records, such as those that chose steps, clipping norm or rate: each costs as much again.",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +70,8 @@ class Plan:
     Attributes:
         theta: (d,). new: locations to evaluate, (b, d). old: locations evaluated before that are used again, (c, d).
         estimate: the map A over old and new locations, and the covariance.
-        clip: B_t. sensitivity: of the mean. noise: sigma_t.
+        weights: of the coordinates, (d,): estimates times these are clipped.
+        clip: B_t. sensitivity: of the mean. noise: sigma_t, of the weighted mean.
         fraction_noise: that of the fraction of unclipped records, or None.
         mu: what the step costs.
     """
@@ -85,11 +80,22 @@ class Plan:
     new: Floats
     old: Floats
     estimate: Estimate
+    weights: Floats
     clip: float
     sensitivity: float
     noise: float
     fraction_noise: float | None
     mu: float
+
+    @property
+    def map(self) -> Floats:
+        """From a record's losses to what is clipped: A, weighted."""
+        return self.weights[:, None] * self.estimate.map
+
+    @property
+    def spread(self) -> Floats:
+        """The standard deviations of the released gradient's coordinates, (d,)."""
+        return self.noise / self.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +129,7 @@ class LocalSearch:
         How many old evaluations nearest to theta are used again; 3 d by default, none in aggregate mode. Their losses
         are kept in memory: private.
     update : Update
-        SGD, Momentum, AdaGrad (default) or Adam.
+        AdaGrad (default), SGD, Momentum or Adam; TrustRegion moves to the minimiser of the surrogate nearby.
     schedule : Schedule
         How mu^2 is divided among the steps.
     largest_loss : float, optional
@@ -139,6 +145,12 @@ class LocalSearch:
     point_nugget, mean_nugget : float
         Noise variance of evaluations in units of the signal variance, where locations are chosen and in the map. For
         noisy evaluations both are the public variance of the noise.
+    metric : dict, optional
+        Positive m_j by name of the parameter, 1 where none is given: estimates are clipped where sum_j m_j u_j^2
+        exceeds B^2, and coordinate j gets noise sigma / sqrt(m_j). For gradients whose scales are known to differ.
+    sample_rate : float, optional
+        q: in each step a record takes part with this probability, secretly; only the losses of those are told. mu is
+        then what the noise gives *before* sampling; the certificate states the smaller epsilon after it. No cache.
     training_mu : float, optional
         mu_0 of each training run, where evaluations train on private records; None: training data are public.
     seed : int
@@ -172,6 +184,8 @@ class LocalSearch:
     smooth: bool = False
     point_nugget: float = POINT_NUGGET
     mean_nugget: float = MEAN_NUGGET
+    metric: Mapping[str, float] | None = None
+    sample_rate: float | None = None
     training_mu: float | None = None
     seed: int = 0
     unit: str = "one record of those on which losses are evaluated"
@@ -202,13 +216,23 @@ class LocalSearch:
             raise ValueError("adaptive_clip needs the losses of each record, which the aggregate mode does not see.")
         if self.aggregate and self.tolerance is not None:
             raise ValueError("In aggregate mode locations are chosen for their noise too; leave out tolerance.")
+        if self.sample_rate is not None:
+            object.__setattr__(self, "sample_rate", sampling_rate(self.sample_rate))
+            if self.aggregate or self.adaptive_clip is not None or self.cache or self.training_mu is not None:
+                raise ValueError(
+                    "sample_rate is for losses of each record alone: leave out adaptive_clip, cache and training_mu."
+                )
         object.__setattr__(self, "start", self.space.parameters(self._start()))
-        _ = self.gradient_kernel.scales(self.space.size), self.shares
+        _ = self.gradient_kernel.scales(self.space.size), self.shares, self.weights
 
     @classmethod
     def calibrated(cls, space: Any, *, epsilon: float, delta: float, **parameters: Any) -> Self:
         """The search that costs (epsilon, delta): with the largest mu that does. Other arguments as for the class."""
-        return cls(space, mu=mu_within(epsilon, delta), delta=delta, **parameters)
+        if parameters.get("sample_rate") is None:
+            return cls(space, mu=mu_within(epsilon, delta), delta=delta, **parameters)
+        trial = cls(space, mu=1.0, delta=delta, **parameters)
+        assert trial.sample_rate is not None
+        return replace(trial, mu=sampled_mu(trial.shares, trial.sample_rate, epsilon, delta))
 
     def _start(self) -> Floats:
         return np.zeros(self.space.size) if self.start is None else self.space.theta(self.start)
@@ -233,6 +257,17 @@ class LocalSearch:
             raise ValueError("The schedule must give one positive share a step, which sum to 1.")
         return shares
 
+    @cached_property
+    def weights(self) -> Floats:
+        """sqrt(m_j), (d,): the square roots of the metric."""
+        metric = {} if self.metric is None else dict(self.metric)
+        if not set(metric) <= set(self.space.names):
+            raise ValueError(f"metric may name {', '.join(self.space.names)}, and nothing else.")
+        values = np.array([float(metric.get(name, 1.0)) for name in self.space.names])
+        if not ((values > 1e-24) & (values < 1e24)).all():
+            raise ValueError("metric must give positive numbers of ordinary size.")
+        return np.sqrt(values)
+
     @property
     def most_evaluations(self) -> int:
         """How many evaluations a run makes at most."""
@@ -245,20 +280,27 @@ class LocalSearch:
     @property
     def most_cached(self) -> int:
         """How many old evaluations are kept."""
-        return (0 if self.aggregate else 3 * self.space.size) if self.cache is None else self.cache
+        none = self.aggregate or self.sample_rate is not None
+        return (0 if none else 3 * self.space.size) if self.cache is None else self.cache
 
     def noise(self, n: int, step: int = 0) -> float:
         """sigma_t of a step on n records, at the clipping norm as given (not known in advance in aggregate mode)."""
         mu, _ = self._costs(step)
-        return per_record_sensitivity(self.clip, n) / mu * _INFLATED
+        return per_record_sensitivity(self.clip, n) / mu * _INFLATED / (self.sample_rate or 1.0)
 
-    def privacy_loss(self, n: int) -> GaussianDP:
-        """mu-GDP for the whole run, whatever the losses do. Proof: `docs/proofs/gradient-descent.md`, Theorem 1."""
+    def privacy_loss(self, n: int) -> PrivacyLoss:
+        """mu-GDP for the whole run, whatever the losses do; less with `sample_rate`.
+
+        Proof: `docs/proofs/gradient-descent.md`, Theorems 1 and 4.
+        """
+        if self.sample_rate is not None:
+            return sampled_loss((self._costs(step)[0] for step in range(self.steps)), self.sample_rate)
         return GaussianDP(self.mu, neighbours=self.neighbours, rule=RULE)
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters as JSON data."""
         optional = {"tolerance": self.tolerance, "largest_loss": self.largest_loss, "training_mu": self.training_mu}
+        optional |= {"sample_rate": self.sample_rate, "metric": None if self.metric is None else dict(self.metric)}
         adaptive = self.adaptive_clip
         return optional | {
             "space": self.space.describe(),
@@ -283,47 +325,19 @@ class LocalSearch:
 
     def scope(self) -> str:
         """Whom the guarantee protects, in words."""
-        if self.training_mu is None:
-            return (
-                f"Protected: the records on which losses are evaluated, one replaced, mu = {self.mu:g}. Records that "
-                "models were trained on are not protected."
-            )
-        total = training_mu_total(self.training_mu, self.most_evaluations)
-        both = training_mu_total(self.training_mu, self.most_evaluations, self.mu)
-        return (
-            f"Protected: the records on which losses are evaluated, one replaced, mu = {self.mu:g}; training records "
-            f"mu <= {total:g} for at most {self.most_evaluations} runs of mu = {self.training_mu:g}, without the final "
-            f"model; a record in both sets mu <= {both:g}."
-        )
+        return promise.scope(self)
 
     def certificate(self, n: int, randomness: Randomness) -> Certificate:
         """The certificate of a run, finished or not: it states the budget, not what was spent of it."""
-        enforced = (
-            "Each record's gradient estimate is clipped before records are added up; one that is not finite is 0.",
-            "Places, maps and noise are functions of public parameters and earlier releases.",
-        )
-        if self.aggregate:
-            enforced = ("The estimate from the mean losses is clipped.", enforced[1])
-        declared = (
-            "The loss of a record depends on that record, the parameters and public material alone, and so does "
-            "whether an evaluation fails.",
-            "The public parameters were not chosen by looking at these records.",
-        )
-        if self.aggregate:
-            declared += (f"Means are of losses clamped to [0, {self.largest_loss:g}] record by record.",)
-        else:
-            declared += ("Rows of the losses are the same records in the same order in every step.",)
-        if self.training_mu is not None:
-            declared += (f"Each training run is {self.training_mu:g}-GDP for its training records.",)
         return Certificate.issue(
             self,
             n=n,
             delta=self.delta,
             unit=self.unit,
             randomness=randomness,
-            enforced=enforced,
-            declared=declared,
-            limits=(self.scope(), *WHAT),
+            enforced=promise.enforced(self),
+            declared=promise.declared(self),
+            limits=promise.limits(self),
         )
 
     # --- one step
@@ -368,8 +382,8 @@ class LocalSearch:
 
         def sensitivity(estimate: Estimate) -> float:
             if self.largest_loss is None:
-                return per_record_sensitivity(clip_norm, n)
-            return aggregate_sensitivity(estimate.map, self.largest_loss, n, clip_norm)
+                return per_record_sensitivity(clip_norm, n) / (self.sample_rate or 1.0)
+            return aggregate_sensitivity(self.weights[:, None] * estimate.map, self.largest_loss, n, clip_norm)
 
         if new is None:
             new = self._design(criterion, rng, lambda Z: self._error(posterior(Z), sensitivity, mu)).locations
@@ -380,6 +394,7 @@ class LocalSearch:
             new=new,
             old=old,
             estimate=estimate,
+            weights=self.weights,
             clip=clip_norm,
             sensitivity=change,
             noise=max(change, 1e-12 * clip_norm) / mu * _INFLATED,
@@ -388,8 +403,8 @@ class LocalSearch:
         )
 
     def _error(self, estimate: Estimate, sensitivity: Callable[[Estimate], float], mu: float) -> float:
-        """Squared bias and noise of an aggregate step: R^2 Tr C + d (Delta/mu_t)^2."""
-        return self.norm**2 * estimate.trace + len(estimate.map) * (sensitivity(estimate) / mu) ** 2
+        """Squared bias and noise of an aggregate step: R^2 Tr C + sum_j (Delta/mu_t)^2 / m_j."""
+        return self.norm**2 * estimate.trace + float((self.weights**-2.0).sum()) * (sensitivity(estimate) / mu) ** 2
 
     def _design(self, criterion: Criterion, rng: np.random.Generator, error: Callable[[Floats], float]) -> Design:
         bounds = self.space.bounds
@@ -401,9 +416,14 @@ class LocalSearch:
         return adaptive_design(criterion, self.tolerance, bounds, rng, most=self._batch, iterations=iterations)
 
     def released(self, plan: Plan, n: int, total: Floats, unclipped: int, randomness: Randomness) -> tuple[Floats, Any]:
-        """PRIVATE sum in, PUBLIC gradient and fraction out: noise is added to the sum of n clipped estimates."""
-        scale = n * plan.noise
-        noisy = to_lattice(total + scale * randomness.standard_normal(total.shape), lattice_spacing(scale)) / n
+        """PRIVATE sum in, PUBLIC gradient and fraction out: noise is added to the sum of n clipped estimates.
+
+        Of a sample, the sum is divided by the number that was expected, q n, not by the one that was drawn.
+        """
+        expected = n * (self.sample_rate or 1.0)
+        scale = expected * plan.noise
+        noisy = to_lattice(total + scale * randomness.standard_normal(total.shape), lattice_spacing(scale))
+        noisy = noisy / expected / plan.weights
         if plan.fraction_noise is None:
             return noisy, None
         scale = n * plan.fraction_noise
@@ -414,8 +434,9 @@ class LocalSearch:
         """PRIVATE means in, PUBLIC gradient out."""
         largest = self.largest_loss or 0.0
         means = np.clip(np.where(np.isfinite(means), means, largest), 0.0, largest)
-        exact = clip((plan.estimate.map @ means)[None], plan.clip)[0]
-        return to_lattice(exact + plan.noise * randomness.standard_normal(exact.shape), lattice_spacing(plan.noise))
+        exact = clip((plan.map @ means)[None], plan.clip)[0]
+        noisy = to_lattice(exact + plan.noise * randomness.standard_normal(exact.shape), lattice_spacing(plan.noise))
+        return noisy / plan.weights
 
     # --- as a mechanism
 
@@ -435,5 +456,7 @@ class LocalSearch:
         while not study.done:
             points = study.ask()
             losses = records.losses(points) if points else np.empty((records.n, 0))
+            if self.sample_rate is not None and isinstance(losses, np.ndarray):
+                losses = losses[study.sample()]
             (study.tell_mean if self.aggregate else study.tell)(losses)
         return study.result()

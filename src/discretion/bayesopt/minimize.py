@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 
 from discretion.bayesopt.mechanism import LocalSearch
 from discretion.bayesopt.release import LocalSearchRelease
+from discretion.bayesopt.steps import Step
 from discretion.bayesopt.study import Study
 from discretion.privacy import Ledger, MechanismFailed, PublicError, Randomness
 from discretion.privacy.failure import Failure, attempt
@@ -36,6 +37,8 @@ def minimize(
     ledger: Ledger | None = None,
     randomness: Randomness | None = None,
     n_jobs: int | None = None,
+    stop: Callable[[Sequence[Step]], bool] | None = None,
+    unsafe_diagnostics: bool = False,
     **parameters: Any,
 ) -> LocalSearchRelease:
     """Minimise the mean over n private records of a loss known by its values alone.
@@ -43,7 +46,9 @@ def minimize(
     Args:
         per_record_loss: called with the parameters as keywords; returns the n losses, shape (n,), always in the same
             order of records. With `chunks` its first argument is a chunk, and it returns the losses of its records. In
-            aggregate mode (`largest_loss`) it returns one mean. None says that it failed for a public reason.
+            aggregate mode (`largest_loss`) it returns one mean. With `sample_rate` its first argument is an array of
+            the places, 0 to n - 1, of the records that take part, PRIVATE, and it returns their losses. None says that
+            it failed for a public reason.
             A loss that cannot be computed for a record is NaN for that record: an exception ends the run.
         space: a `Space`, or a dictionary of `Linear`, `Log`, `Logit` and `Integer`.
         n: the public number of records.
@@ -52,6 +57,8 @@ def minimize(
         chunks: the records in parts, an iterable that can be read anew in each step, or a function that gives one.
         path, private, ledger, randomness: see `Study`.
         n_jobs: evaluations of a step at once, as joblib's.
+        stop: called with the finished steps, all public, after each; True ends the run, as `Flat` does.
+        unsafe_diagnostics: see `Study`.
 
     Raises:
         ValueError: not exactly one of mu and epsilon; a parameter out of range.
@@ -64,11 +71,17 @@ def minimize(
     else:
         assert mu is not None
         search = LocalSearch(space, mu=mu, delta=delta, steps=steps, clip=clip, **parameters)
-    with Study(search, n=n, path=path, private=private, ledger=ledger, randomness=randomness) as study:
+    if chunks is not None and search.sample_rate is not None:
+        raise ValueError("Give chunks or sample_rate, not both.")
+    files: dict[str, Any] = {"path": path, "private": private}
+    with Study(
+        search, n=n, **files, ledger=ledger, randomness=randomness, unsafe_diagnostics=unsafe_diagnostics
+    ) as study:
         while not study.done:
             points = study.ask()
             if chunks is None:
-                columns = _evaluated(per_record_loss, points, n_jobs)
+                who = () if search.sample_rate is None else (study.sample(),)
+                columns = _evaluated(per_record_loss, points, n_jobs, *who)
                 failed = [j for j, column in enumerate(columns) if column is None]
                 if failed:
                     study.drop(failed)
@@ -77,6 +90,8 @@ def minimize(
             else:
                 source = chunks() if callable(chunks) else chunks
                 study.tell(_table(_evaluated(per_record_loss, points, n_jobs, chunk), len(chunk)) for chunk in source)
+            if stop is not None and not study.done and stop(study.steps):
+                study.stop()
         return study.result()
 
 
@@ -84,9 +99,11 @@ def _told(study: Study, columns: list[Any]) -> None:
     if study.search.aggregate:
         study.tell_mean(np.array([float(column) for column in columns]))
     else:
-        if any(np.shape(column) != (study.n,) for column in columns):
-            raise PublicError(f"per_record_loss must return {study.n} losses, shape (n,), one a record.")
-        study.tell(_table(columns, study.n))
+        rows = len(study.sample())
+        if any(np.shape(column) != (rows,) for column in columns):
+            wanted = f"{study.n} losses, shape (n,)" if study.search.sample_rate is None else "losses"
+            raise PublicError(f"per_record_loss must return {wanted}, one a record.")
+        study.tell(_table(columns, rows))
 
 
 def _table(columns: list[Any], rows: int) -> Any:

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 NO_BEST = (
     "There is no best trial: which one it is would be read off private losses. Use `parameters`, the average of the "
-    "last half of the path; or pay for a choice among candidates with select_candidate."
+    "last half of the path or the end of it; or pay for a choice among candidates with select_candidate."
 )
 
 
@@ -25,11 +25,11 @@ class LocalSearchRelease(Release):
     """What a local search releases: parameters, and the public path that led there.
 
     Attributes:
-        parameters: the mean of the last half of the path, as named parameters: what to use.
+        parameters: what to use, by name: the mean of the last half of the path, or a trust region's last iterate.
         last: the last iterate.
         thetas: scaled path, (steps + 1, d).
         gradients: the noisy gradients, (steps, d); NaN for a step that was lost.
-        noise: their standard deviations, (steps,).
+        noise: their standard deviations, (steps,); with a metric m, coordinate j has this over sqrt(m_j).
         evaluations: b_t, (steps,).
         traces: of the gradient's covariance, as fractions of the prior, (steps,).
     """

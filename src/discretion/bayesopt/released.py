@@ -27,7 +27,7 @@ __all__ = ["ReleasedGradients"]
 
 Floats = NDArray[np.float64]
 
-_FITTED = 600  # of the latest released numbers, to which a kernel is fitted
+_FITTED = 300  # of the latest released numbers, to which a kernel is fitted
 _SPREAD = math.log(20.0)  # how far length scales may move, either way
 
 
@@ -38,7 +38,7 @@ class ReleasedGradients:
     Args:
         thetas: where, (T, d).
         gradients: as released, (T, d).
-        noise: their standard deviations, (T,).
+        noise: their standard deviations, (T,), or (T, d) where coordinates differ.
         kernel: with derivatives.
         variance: v, the signal variance, in squared units of the loss.
     """
@@ -60,7 +60,8 @@ class ReleasedGradients:
         """K^-1 s and the log likelihood, but for its constant."""
         K = self._covariance(self.thetas)
         least = 1e-10 * float(np.trace(K)) / len(K)
-        K[np.diag_indices(len(K))] += np.repeat(self.noise**2, self.thetas.shape[1]) + least
+        noise = self.noise if self.noise.ndim == 2 else self.noise[:, None]
+        K[np.diag_indices(len(K))] += np.broadcast_to(noise**2, self.thetas.shape).ravel() + least
         s = self.gradients.ravel()
         factor = cho_factor(K, lower=True)
         solved = cho_solve(factor, s)
@@ -93,6 +94,13 @@ class ReleasedGradients:
             kernel = replace(kernel, length_scale=longer)
         return replace(self, kernel=kernel, variance=variance)
 
+    def matched(self) -> Self:
+        """The same with the variance at which gradients are as large as the releases less their noise."""
+        squares = float(np.mean(self.gradients**2))
+        signal = max(squares - float(np.mean(self.noise**2)), 0.01 * squares, 1e-300)
+        prior = float(np.trace(self.kernel.prior(self.thetas[-1]))) / self.thetas.shape[1]
+        return replace(self, variance=signal / max(prior, 1e-300))
+
     def fitted(self) -> Self:
         """Length scales (one common factor) and variance of the largest marginal likelihood of the latest gradients.
 
@@ -100,9 +108,7 @@ class ReleasedGradients:
         """
         latest = slice(-max(2, _FITTED // self.thetas.shape[1]), None)
         some = replace(self, thetas=self.thetas[latest], gradients=self.gradients[latest], noise=self.noise[latest])
-        signal = float(np.mean(self.gradients**2) - np.mean(self.noise**2))
-        prior = float(np.trace(self.kernel.prior(self.thetas[-1]))) / self.thetas.shape[1]
-        start = max(signal, 0.01 * float(np.mean(self.gradients**2)), 1e-300) / max(prior, 1e-300)
+        start = self.matched().variance
 
         def loss(x: Floats) -> float:
             factor, scale = np.clip(x, -_SPREAD, _SPREAD)
@@ -120,8 +126,11 @@ class ReleasedGradients:
         factor, scale = np.clip(found.x, -_SPREAD, _SPREAD)
         return self.scaled(math.exp(factor), start * math.exp(2.0 * factor + scale))
 
-    def minimum(self, bounds: Bounds) -> Floats:
-        """A minimiser of the mean of f in the box, by L-BFGS-B from the visited points: where to jump, for nothing."""
+    def minimum(self, bounds: Bounds, start: Floats | None = None) -> Floats:
+        """A minimiser of the mean of f in the box, by L-BFGS-B from the visited points: where to jump, for nothing.
+
+        With a `start`, shape (d,), the local one below it.
+        """
 
         def descend(start: Floats) -> tuple[float, Floats]:
             found = minimize(
@@ -134,5 +143,7 @@ class ReleasedGradients:
             x = np.clip(found.x, *bounds)
             return self.value(x), x
 
+        if start is not None:
+            return descend(np.clip(start, *bounds))[1]
         lowest = sorted(range(len(self.thetas)), key=lambda t: self.value(self.thetas[t]))[:3]
         return min((descend(np.clip(self.thetas[t], *bounds)) for t in lowest), key=lambda pair: pair[0])[1]

@@ -11,7 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,3 +256,14 @@ class Space:
             | ({"log": each.log} if isinstance(each, Integer) else {})
             for name, each in self.dimensions.items()
         }
+
+    @classmethod
+    def described(cls, description: Mapping[str, Mapping[str, Any]]) -> Self:
+        """The space that `describe` wrote, as in a certificate's parameters."""
+        kinds: dict[str, type[Dimension]] = {kind.__name__.lower(): kind for kind in (Linear, Log, Logit, Integer)}
+        return cls(
+            {
+                name: kinds[each["type"]](**{key: value for key, value in each.items() if key != "type"})
+                for name, each in description.items()
+            }
+        )

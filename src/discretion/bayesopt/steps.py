@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from discretion.bayesopt.kernels import GradientKernel
 from discretion.bayesopt.mechanism import Plan
 from discretion.privacy import PublicError
 
-__all__ = ["Step", "check_losses", "facts_of", "in_parts", "nearest", "reach"]
+__all__ = ["Step", "check_losses", "facts_of", "in_parts", "nearest", "reach", "read_losses", "write_losses"]
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +31,7 @@ class Step:
         number: from 0 on. theta: where, (d,). evaluations: b_t.
         gradient: as released; None if the step was lost. fraction: of unclipped records, if released.
         noise: sigma_t. clip: B_t. mu: what it cost. sensitivity: of the mean.
+        spread: the standard deviations of the gradient's coordinates, (d,): sigma_t, but for a metric.
         trace, largest, prior: trace and largest eigenvalue of the gradient's covariance, and the prior trace.
     """
 
@@ -44,11 +47,12 @@ class Step:
     trace: float
     largest: float
     prior: float
+    spread: Floats
 
     @property
     def noise_norm(self) -> float:
         """sigma sqrt(d), to be compared with the bias, R sqrt(largest) for losses of RKHS norm R."""
-        return self.noise * float(np.sqrt(self.theta.size))
+        return float(np.linalg.norm(self.spread))
 
 
 def check_losses(losses: Any, b: int) -> None:
@@ -80,6 +84,7 @@ def facts_of(plan: Plan, number: int) -> dict[str, Any]:
         "trace": estimate.trace,
         "largest": estimate.largest,
         "prior": estimate.prior,
+        "spread": plan.spread,
     }
 
 
@@ -92,3 +97,24 @@ def nearest(Z: Floats, plan: Plan, count: int, kernel: GradientKernel) -> NDArra
 def reach(plan: Plan) -> Floats:
     """How far the locations lie from theta along each axis."""
     return np.abs(plan.new - plan.theta).max(axis=0, initial=0.0) if len(plan.new) else np.full(plan.theta.size, np.inf)
+
+
+def write_losses(path: Path, step: int, old: Floats, losses: Floats) -> None:
+    """PRIVATE: the losses that are used again, in a file for their owner alone."""
+    draft = path.with_name(path.name + ".part")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        np.savez(file, step=step, old=old, losses=losses)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def read_losses(path: Path, step: int, n: int) -> tuple[Floats, Floats] | None:
+    """PRIVATE: locations and losses that were written after this step of n records; None if there are none."""
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as kept:
+        if int(kept["step"]) != step or kept["losses"].shape != (n, len(kept["old"])):
+            return None
+        return kept["old"], kept["losses"]

@@ -18,14 +18,25 @@ from numpy.typing import NDArray
 
 from discretion.bayesopt.accounting import BudgetSpent, GaussianFilter
 from discretion.bayesopt.clipping import ClippedSum
+from discretion.bayesopt.descent import LEARN_FROM
 from discretion.bayesopt.descent import State as UpdateState
-from discretion.bayesopt.descent import tail_average
-from discretion.bayesopt.journal import SCHEMA, StudyError, StudyJournal
+from discretion.bayesopt.diagnostics import Diagnostics
+from discretion.bayesopt.journal import StudyError, StudyJournal
 from discretion.bayesopt.kernels import GradientKernel
 from discretion.bayesopt.mechanism import LocalSearch, Plan
 from discretion.bayesopt.release import NO_BEST, LocalSearchRelease
 from discretion.bayesopt.released import ReleasedGradients
-from discretion.bayesopt.steps import Step, check_losses, facts_of, in_parts, nearest, reach
+from discretion.bayesopt.sampling import scattered, secret_sample
+from discretion.bayesopt.steps import (
+    Step,
+    check_losses,
+    facts_of,
+    in_parts,
+    nearest,
+    reach,
+    read_losses,
+    write_losses,
+)
 from discretion.privacy import (
     Ledger,
     Neighbours,
@@ -35,15 +46,12 @@ from discretion.privacy import (
     State,
     SystemRandomness,
 )
-from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import quiet
 
 __all__ = ["Study"]
 
 Floats = NDArray[np.float64]
-
-_LEARN_FROM = 3  # released gradients before a kernel is fitted to them
 
 
 class Study:
@@ -65,10 +73,12 @@ class Study:
         ledger: the budget of the records. The loss of the whole run is reserved there at once, and stays spent whether
             or not the run is finished.
         randomness: by default the operating system's.
+        unsafe_diagnostics: for SYNTHETIC data: the result carries true losses, clip fractions and exact gradients, and
+            no guarantee, for good. Never with a ledger.
 
     Raises:
         StudyError: the file belongs to another search, n or ledger.
-        NotBookable: a ledger, and noise that can be replayed.
+        NotBookable: a ledger, and noise that can be replayed or unsafe diagnostics. Refused before anything is spent.
         BudgetExceeded: the ledger does not allow it.
         ValueError: n is no number of records.
     """
@@ -82,6 +92,7 @@ class Study:
         private: str | os.PathLike[str] | None = None,
         ledger: Ledger | None = None,
         randomness: Randomness | None = None,
+        unsafe_diagnostics: bool = False,
     ) -> None:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError("n, the public number of records, must be a whole number of at least 1.")
@@ -89,6 +100,7 @@ class Study:
         self.randomness = SystemRandomness() if randomness is None else randomness
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the study cannot be booked. Leave it out.")
+        self._diagnostics = Diagnostics.begun(search, ledger) if unsafe_diagnostics else None
         self._ledger, self._entry = ledger, None
         self._filter = GaussianFilter(search.mu)
         self._theta = search.space.clip(search._start())
@@ -96,6 +108,8 @@ class Study:
         self._state: UpdateState = ()
         self._clip = search.clip
         self._plan: Plan | None = None
+        self._sample: NDArray[np.intp] | None = None
+        self._stopped = False
         self._forget()
         self._private = None if private is None else Path(private)
         self._journal = None if path is None else StudyJournal(path)
@@ -109,8 +123,8 @@ class Study:
 
     @property
     def done(self) -> bool:
-        """Whether all steps are spent."""
-        return len(self._steps) >= self.search.steps
+        """Whether all steps are spent, or the study was stopped."""
+        return self._stopped or len(self._steps) >= self.search.steps
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -156,7 +170,7 @@ class Study:
         return ReleasedGradients(
             np.array([step.theta for step in known]),
             np.array([step.gradient for step in known]),
-            np.array([step.noise for step in known]),
+            np.array([step.spread for step in known]),
             self.search.gradient_kernel,
         )
 
@@ -166,7 +180,7 @@ class Study:
         d = space.size
         release = LocalSearchRelease(
             certificate=self.search.certificate(self.n, self.randomness),
-            parameters=space.parameters(tail_average(thetas[1:] or thetas)),
+            parameters=space.parameters(self.search.update.output(thetas[1:] or thetas)),
             last=space.parameters(thetas[-1]),
             thetas=np.array(thetas),
             gradients=np.array([np.full(d, np.nan) if s.gradient is None else s.gradient for s in self._steps]).reshape(
@@ -176,6 +190,8 @@ class Study:
             evaluations=np.array([step.evaluations for step in self._steps], dtype=np.int64),
             traces=np.array([step.trace / step.prior for step in self._steps]),
         )
+        if self._diagnostics is not None:
+            return self._diagnostics.marked(release)
         if self._ledger is None:
             return release
         return release.booked(f"{self._ledger.id}#{self._entry}")
@@ -204,6 +220,20 @@ class Study:
         assert self._plan is not None
         return self._plan.new.copy()
 
+    @cleared
+    def sample(self) -> NDArray[np.intp]:
+        """PRIVATE. Which records take part in this step, in order; all of them without `sample_rate`.
+
+        Drawn once a step. Who takes part, and how many, must stay where the records are: the guarantee rests on it.
+        """
+        self._asked()
+        rate = self.search.sample_rate
+        if rate is None:
+            return np.arange(self.n)
+        if self._sample is None:
+            self._sample = secret_sample(self.n, rate, self.randomness)
+        return self._sample.copy()
+
     def drop(self, failed: Sequence[int]) -> None:
         """Leave out locations, by their place in `ask`, whose evaluation failed for everyone for a public reason.
 
@@ -221,7 +251,8 @@ class Study:
 
         Args:
             losses: PRIVATE. float64, (n, b): row i is record i in every step, column j the j-th location; or an
-                iterable of chunks of such rows. A loss that is not finite makes that record count as 0.
+                iterable of chunks of such rows. A loss that is not finite makes that record count as 0. With
+                `sample_rate` the rows of the records in `sample()`, in that order.
 
         Raises:
             StudyError: nothing was asked for, or an aggregate study.
@@ -232,12 +263,18 @@ class Study:
             raise StudyError("This study sees means only: use tell_mean, or leave out largest_loss.")
         plan = self._asked()
         chunks = [losses] if isinstance(losses, np.ndarray) else losses
+        if self.search.sample_rate is not None:
+            chunks = [losses := self._scattered(losses, plan)]
         if isinstance(losses, np.ndarray):
             check_losses(losses, len(plan.new))
             if len(losses) != self.n:
                 raise PublicError(f"Losses are of {self.n} records, as n says; these are not. Nothing was spent.")
         kept = nearest(np.vstack([plan.old, plan.new]), plan, self.search.most_cached, self.search.gradient_kernel)
         with self._spending(plan):
+            if self._diagnostics is not None:
+                chunks = list(chunks)
+                new, old, taking_part = np.vstack(chunks), self._losses, self.sample()
+                self._diagnostics.add(len(self._steps), plan, np.hstack([old, new])[taking_part], self.n)
             total, columns = self._summed(plan, chunks, kept)
             if total.seen != self.n:
                 raise PublicError(f"Losses are of {self.n} records, as n says; these are not. The step is lost.")
@@ -245,14 +282,15 @@ class Study:
             self._write_release(gradient, fraction)
         self._old, self._losses = np.vstack([plan.old, plan.new])[kept], columns
         self._advance(Step(gradient=gradient, fraction=fraction, **facts_of(plan, len(self._steps))))
-        self._save_private()
+        if self._private is not None:
+            write_losses(self._private, len(self._steps), self._old, self._losses)
         self._book()
         return self._steps[-1]
 
     @quiet()
     def _summed(self, plan: Plan, chunks: Iterable[Any], kept: NDArray[np.intp]) -> tuple[ClippedSum, Floats]:
         """PRIVATE. The sum over all records, and the columns of their losses that are kept."""
-        total = ClippedSum(plan.estimate.map, plan.clip, self.n, centre=self.search.offset != "none")
+        total = ClippedSum(plan.map, plan.clip, self.n, centre=self.search.offset != "none")
         # In place where possible: rows are read before they are written, and a step that fails forgets them all.
         columns = self._losses if self._losses.shape[1] == len(kept) else np.empty((self.n, len(kept)))
         for chunk in in_parts(chunks, len(plan.new)):
@@ -264,6 +302,16 @@ class Study:
             total.add(both)
             columns[rows] = both[:, kept]
         return total, columns
+
+    def _scattered(self, losses: Any, plan: Plan) -> Floats:
+        """PRIVATE. The losses of a sample at their places among those of all records."""
+        if not isinstance(losses, np.ndarray):
+            raise PublicError("With sample_rate the losses of a step are one array. Nothing was spent.")
+        check_losses(losses, len(plan.new))
+        sample = self.sample()
+        if len(losses) != len(sample):
+            raise PublicError("Losses are of the records in sample(), in that order; these are not. Nothing was spent.")
+        return scattered(losses, sample, self.n)
 
     @cleared
     def tell_mean(self, means: Floats) -> Step:
@@ -293,13 +341,24 @@ class Study:
     def move_to(self, parameters: Mapping[str, Any]) -> None:
         """Go on from other parameters, such as `surrogate().fitted().minimum(...)`: a restart that shares the budget.
 
-        They must be public: chosen from releases, not from losses.
+        They must be public: chosen from releases, not from losses. The path has them in place of the last iterate.
         """
         self._check_open()
         theta = self.search.space.theta(parameters)
         if self._journal is not None:
             self._journal.append({"event": "moved", "step": len(self._steps), "theta": theta.tolist()})
         self._moved(theta)
+
+    def stop(self) -> None:
+        """End the study before its steps are spent, for a public reason: a rule of `stopping`, a deadline.
+
+        What may be stated stays the whole budget: when to stop was read off releases.
+        """
+        self._check_open()
+        if self._journal is not None:
+            self._journal.append({"event": "stopped", "step": len(self._steps)})
+        self._stopped = True
+        self._book()
 
     def close(self) -> None:
         """Let other processes have the file."""
@@ -321,6 +380,8 @@ class Study:
     # --- inside
 
     def _check_open(self) -> None:
+        if self._stopped:
+            raise BudgetSpent("The study was stopped; what was left of its budget is not used.")
         if self.done:
             raise BudgetSpent(f"All {self.search.steps} steps are spent; their number was fixed in advance.")
 
@@ -331,7 +392,7 @@ class Study:
         return self._plan
 
     def _learned_kernel(self) -> GradientKernel | None:
-        if not self.search.learn_kernel or sum(s.gradient is not None for s in self._steps) < _LEARN_FROM:
+        if not self.search.learn_kernel or sum(s.gradient is not None for s in self._steps) < LEARN_FROM:
             return None
         return self.surrogate().fitted().kernel
 
@@ -341,9 +402,9 @@ class Study:
         try:
             self._filter.charge(plan.mu)
             if self._journal is not None:
-                facts = facts_of(plan, len(self._steps))
-                places = {"theta": plan.theta.tolist(), "locations": plan.new.tolist()}
-                self._journal.append({"event": "charged"} | facts | places)
+                arrays = {"theta": plan.theta, "spread": plan.spread, "locations": plan.new}
+                lists = {name: array.tolist() for name, array in arrays.items()}
+                self._journal.append({"event": "charged"} | facts_of(plan, len(self._steps)) | lists)
             yield
         except BaseException:
             self._advance(Step(gradient=None, fraction=None, **facts_of(plan, len(self._steps))))
@@ -367,19 +428,20 @@ class Study:
     def _advance(self, step: Step) -> None:
         """The next theta: a function of what was released."""
         self._steps.append(step)
-        self._plan = None
+        self._plan = self._sample = None
         if step.gradient is not None:
             gradient = step.gradient
-            if self.search.smooth and len(self._steps) >= _LEARN_FROM:
+            if self.search.smooth and len(self._steps) >= LEARN_FROM:
                 gradient = self.surrogate().fitted().gradient(step.theta)
-            move, self._state = self.search.update.step(gradient, self._state)
-            self._theta = self.search.space.clip(self._theta + move)
+            update, bounds = self.search.update, self.search.space.bounds
+            self._theta, self._state = update.moved(self._theta, gradient, self._state, bounds, self.surrogate)
             if self.search.adaptive_clip is not None and step.fraction is not None:
                 self._clip = self.search.adaptive_clip.moved(self._clip, step.fraction)
         self._thetas.append(self._theta)
 
     def _moved(self, theta: Floats) -> None:
-        self._theta, self._plan, self._state = theta, None, ()
+        self._theta, self._plan, self._sample, self._state = theta, None, None, ()
+        self._thetas[-1] = theta
 
     def _forget(self) -> None:
         """No losses to use again."""
@@ -389,26 +451,14 @@ class Study:
 
     def _open(self) -> None:
         header = {
-            "event": "study",
-            "schema": SCHEMA,
-            "parameters": public_json(dict(self.search.parameters())),
+            "parameters": dict(self.search.parameters()),
             "n": self.n,
             "ledger": None if self._ledger is None else self._ledger.id,
             "bookable": self.randomness.bookable is True,
         }
-        if self._journal is None:
-            name = str(uuid.uuid4())
-        elif not self._journal.events:
-            name = str(uuid.uuid4())
-            self._journal.append(header | {"id": name})
-        else:
-            found = dict(self._journal.events[0])
-            name = found.pop("id")
-            if canonical(found) != canonical(public_json(header)):
-                raise StudyError(
-                    f"{self._journal.path} is a study with other parameters, n, ledger or source of noise. Its steps, "
-                    "budget and n were fixed with its first line: give the same, or another path."
-                )
+        if self._diagnostics is not None:
+            header["unsafe_diagnostics"] = True
+        name = str(uuid.uuid4()) if self._journal is None else self._journal.opened(header)
         if self._ledger is not None:
             self._entry = self._reserved(self._ledger, name)
         self._replay()
@@ -429,32 +479,16 @@ class Study:
         for place, event in enumerate(events):
             if event["event"] == "moved":
                 self._moved(np.array(event["theta"]))
+            elif event["event"] == "stopped":
+                self._stopped = True
             elif event["event"] == "charged":
                 facts = {k: v for k, v in event.items() if k not in ("event", "locations")}
-                facts["theta"] = np.array(facts["theta"])
+                facts |= {name: np.array(facts[name]) for name in ("theta", "spread")}
                 self._filter.charge(facts["mu"])
                 following = events[place + 1] if place + 1 < len(events) else {}
                 done = following.get("event") == "released"
                 gradient = np.array(following["gradient"]) if done else None
                 self._advance(Step(gradient=gradient, fraction=following.get("fraction") if done else None, **facts))
-        if events:
-            self._load_private()
-
-    def _save_private(self) -> None:
-        """PRIVATE: the losses that are used again, for their owner alone."""
-        if self._private is None:
-            return
-        draft = self._private.with_name(self._private.name + ".part")
-        draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            np.savez(file, step=len(self._steps), old=self._old, losses=self._losses)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self._private)
-
-    def _load_private(self) -> None:
-        if self._private is None or not self._private.exists():
-            return
-        with np.load(self._private, allow_pickle=False) as kept:
-            if int(kept["step"]) == len(self._steps) and kept["losses"].shape == (self.n, len(kept["old"])):
-                self._old, self._losses = kept["old"], kept["losses"]
+        if events and self._private is not None:
+            kept = read_losses(self._private, len(self._steps), self.n)
+            self._old, self._losses = (self._old, self._losses) if kept is None else kept

@@ -1,0 +1,160 @@
+"""Figures stated about private local search beside per-record finite differences and other baselines."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.bayesopt_baselines import (
+    METHODS,
+    as_in_the_paper,
+    expected_improvement,
+    finite_differences,
+    gradient_descent,
+    local_search,
+    not_private,
+    random_search,
+    trust_region,
+)
+from benchmarks.bayesopt_comparison import LAST, THEIRS, against_differences, compared
+from benchmarks.harness import Measured, claim
+from studies.bayesopt_figures import bands
+from studies.bayesopt_run import NO_NOISE
+
+Floats = NDArray[np.float64]
+
+
+def beats_differences(task: str, method: str, runs: int) -> Measured:
+    """The losses of one method and of forward differences, and whether it is lower: see `Paired.significant`."""
+    rows = compared(task, runs, {method: METHODS[method], THEIRS: finite_differences})
+    found = against_differences(rows, method)
+    return Measured(f"{found}: {_listed(rows)}", found.significant)
+
+
+def as_good(task: str, method: str, runs: int) -> Measured:
+    """The same, and whether neither is lower in three runs of four."""
+    rows = compared(task, runs, {method: METHODS[method], THEIRS: finite_differences})
+    found = against_differences(rows, method)
+    return Measured(f"{found}: {_listed(rows)}", runs <= 4 * found.better <= 3 * runs)
+
+
+def _listed(rows: Mapping[str, Floats]) -> str:
+    return "; ".join(f"{name} {bands(values)}, mean {values.mean():.4g}" for name, values in rows.items())
+
+
+@claim(
+    "bayesopt",
+    "Gaussian-process draws, d = 5, mu = 1, 60 evaluations, 40 runs: trust region less forward differences",
+    "lower in the mean, and in more runs than chance (5 %)",
+    slow=True,
+)
+def gp_5_beats_differences() -> Measured:
+    return beats_differences("gp-5", "trust region", 40)
+
+
+@claim(
+    "bayesopt",
+    "Gaussian-process draws, d = 10, mu = 1, 110 evaluations, 20 runs: trust region less forward differences",
+    "lower in the mean, and in more runs than chance (5 %)",
+    slow=True,
+)
+def gp_10_beats_differences() -> Measured:
+    return beats_differences("gp-10", "trust region", 20)
+
+
+@claim(
+    "bayesopt",
+    "Kernel ridge, d = 11, mu = 0.5, 144 evaluations, 10 runs: trust region less forward differences",
+    "lower in the mean, and in more runs than chance (5 %)",
+    slow=True,
+)
+def kernel_ridge_beats_differences() -> Measured:
+    return beats_differences("kernel-ridge", "trust region", 10)
+
+
+@claim(
+    "bayesopt",
+    "Lasso with ten scales, mu = 1, 24 evaluations, 40 runs: local search with 3 points a step and forward differences",
+    "as good: neither lower in three runs of four",
+    slow=True,
+)
+def lasso_scales_beside_differences() -> Measured:
+    return as_good("lasso-scales", "local search", 40)
+
+
+@claim(
+    "bayesopt",
+    "Group lasso, d = 10, mu = 1, 220 evaluations, 10 runs: 6 and 11 points a step and differences, without noise too",
+    "no better than forward differences with 6, with or without noise; within 5 % of them with 11",
+    slow=True,
+)
+def group_lasso_beside_differences() -> Measured:
+    methods = {
+        "6 points": local_search,
+        "11 points": as_in_the_paper,
+        "6 points, no noise": not_private,
+        THEIRS: finite_differences,
+        "differences, no noise": lambda task, seed: finite_differences(replace(task, mu=NO_NOISE), seed),
+    }
+    rows = compared("group-lasso-10", 10, methods)
+    means = {name: float(values.mean()) for name, values in rows.items()}
+    better = min(means[THEIRS], means[LAST])
+    holds = means["6 points"] >= better and means["6 points, no noise"] >= means["differences, no noise"]
+    return Measured(_listed(rows), holds and abs(means["11 points"] / means[THEIRS] - 1.0) <= 0.05)
+
+
+@claim(
+    "bayesopt",
+    "Support vector regression on house sales, d = 11, mu = 0.2, 180 evaluations, 5 runs: as in the paper, with 6 "
+    "points a step, forward differences, paid random search",
+    "as in the paper within 5 % of differences and half of the start's loss or less",
+    slow=True,
+)
+def svr_houses_beside_differences() -> Measured:
+    methods = {
+        "as in the paper": as_in_the_paper,
+        "6 points, trust region": trust_region,
+        THEIRS: finite_differences,
+        "random search, choice paid": random_search,
+    }
+    rows = compared("svr-houses", 5, methods)
+    ours = float(rows["as in the paper"].mean())
+    holds = abs(ours / rows[THEIRS].mean() - 1.0) <= 0.05 and ours <= 0.5 * rows["start"].mean()
+    return Measured(_listed(rows), bool(holds))
+
+
+@claim(
+    "bayesopt",
+    "Kernel ridge at equal mu = 0.5 and 144 evaluations, 10 runs: all baselines",
+    "as in the paper as good as forward differences (5 %), better than central, two-point and paid random search",
+    slow=True,
+)
+def kernel_ridge_baselines() -> Measured:
+    rows = compared("kernel-ridge", 10, METHODS)
+    means = {name: float(values.mean()) for name, values in rows.items()}
+    ours = means["as in the paper"]
+    worse = ("finite differences, central", "two points", "random search, choice paid")
+    holds = ours <= 1.05 * means[THEIRS] and all(ours < means[name] for name in worse)
+    return Measured(_listed(rows), holds)
+
+
+@claim(
+    "bayesopt",
+    "Gaussian-process draws, d = 5, mu = 1, 60 evaluations, 10 runs: all baselines, exact gradients, BoTorch if there",
+    "local search within 0.2 of itself without noise; trust region below differences, two points and random search",
+    slow=True,
+)
+def gp_5_baselines() -> Measured:
+    methods = dict(METHODS) | {"gradient descent, the ceiling": gradient_descent}
+    if importlib.util.find_spec("botorch") is not None:
+        methods["BoTorch, not private"] = expected_improvement
+    rows = compared("gp-5", 10, methods)
+    medians = {name: float(np.median(values)) for name, values in rows.items()}
+    worse = (THEIRS, "finite differences, central", "two points", "random search, choice paid")
+    holds = abs(medians["local search"] - medians["not private"]) <= 0.2
+    holds = holds and all(medians["trust region"] < medians[name] for name in worse)
+    return Measured(_listed(rows), holds)
