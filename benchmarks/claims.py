@@ -18,11 +18,15 @@ from rich.table import Table
 from benchmarks import (  # noqa: F401  (importing registers the rows)
     audit_claims,
     bayesopt_claims,
+    bayesopt_sampling_claims,
+    bayesopt_study_claims,
+    bilevel_claims,
     composition_claims,
     excursion_claims,
     hygiene_claims,
     kernel_sum_claims,
     lattice_claims,
+    lattice_london,
     ledger_claims,
     map_claims,
     noise_claims,
@@ -31,6 +35,7 @@ from benchmarks import (  # noqa: F401  (importing registers the rows)
     profile_claims,
     selection_claims,
     selection_runner_claims,
+    thompson_claims,
     tight_claims,
 )
 from benchmarks.harness import AREAS, CLAIMS, Claim, Measured

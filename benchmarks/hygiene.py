@@ -36,7 +36,6 @@ from discretion.cli import app
 from discretion.gp import Box
 from discretion.gp.lattice import Lattice
 from discretion.posterior import KernelSum, KernelSumMechanism, PosteriorMechanism
-from discretion.posterior.lattice_mechanism import LatticeSampler
 from discretion.posterior.records import Records
 from discretion.posterior.units import bounded_contributions
 from discretion.privacy import SystemRandomness, fingerprint
@@ -213,7 +212,9 @@ def estimators() -> dict[str, Any]:
     return {
         "PosteriorSampler": PosteriorSampler(planted.DOMAIN, (12, 14), ridge=5.0, scale=0.1, delta=1e-3, grid=4),
         "KernelSum": KernelSum(planted.DOMAIN, (12, 14), scale=1.0, delta=1e-3, grid=4),
-        "LatticeSampler": LatticeSampler(lattice, (12, 14), scale=1.0, delta=1e-3, rule="closed-form"),
+        "PosteriorSampler on a lattice": PosteriorSampler(
+            prior=lattice, response_range=(12, 14), scale=1.0, delta=1e-3, rule="closed-form"
+        ),
         "PrivateRidge": PrivateRidge(response_range=(12, 14), **rows),
         "PrivateLogisticRegression": PrivateLogisticRegression(classes=[0, 1], **rows),
         "PrivateSearchCV": PrivateSearchCV(
@@ -406,7 +407,7 @@ def errors(search: Search, home: Path) -> None:
     for name, model in models.items():
         classes = "Logistic" in name
         tried(name, {k: lambda k=k, m=model, c=classes: m.fit(*bad(k, classes=c)) for k in kinds}, 12)
-    for name in ("PosteriorSampler", "KernelSum", "LatticeSampler"):
+    for name in ("PosteriorSampler", "KernelSum", "PosteriorSampler on a lattice"):
         kinds_of_units = ("missing", "no id", "fewer", "nested")
         calls = {k: lambda k=k, m=models[name]: m.fit(*planted.arrays(), units=_units(k)) for k in kinds_of_units}
         tried(f"units of {name}", calls, 4)

@@ -1,34 +1,27 @@
-"""Figures stated about posterior maps on public lattices: account, brute force, times, London."""
+"""Figures stated about posterior maps on public lattices: account, brute force, times."""
 
 from __future__ import annotations
 
 import math
 import time
-from functools import cache
 from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.ndimage import binary_fill_holes
 from scipy.sparse import csr_array, diags_array
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Measured, claim
 from benchmarks.lattice_brute_force import Case, Sets, moved, search
-from discretion.datasets import london_sales
-from discretion.gp import RBF, Box, Exponential
-from discretion.gp.lattice import Factor, Lattice, Statistics, Tiling, node_statistics
-from discretion.posterior import KernelSumMechanism
+from benchmarks.lattice_london import DOMAIN, london_lattice, sales
+from discretion.gp import Box
+from discretion.gp.lattice import Lattice
+from discretion.gp.sparse import Factor, Statistics, node_statistics
+from discretion.gp.tiling import Tiling
 from discretion.posterior.exact_pair import ExactPair
-from discretion.posterior.excursion import intersection_over_union
 from discretion.posterior.lattice_account import LatticeAccount, LatticeAddRemove
-from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.profile import WhitenedPair, profile_range
-from discretion.posterior.records import Records
-from discretion.privacy import SystemRandomness
-from discretion.spatial import read_table
 
 Array = NDArray[np.float64]
 LARGE = 10**12
@@ -248,187 +241,6 @@ def lattice_reduction() -> Measured:
     y = rng.uniform(-1.0, 1.0, 1_000_000)
     taken = seconds(lambda: node_statistics(lattice.node(X), y, lattice.size), 3)
     return Measured(f"{taken:.2f} s", taken <= 1.0)
-
-
-# --- London
-
-
-DOMAIN = Box((503_000.0, 155_000.0), (562_000.0, 201_000.0))
-SPACING = 585.0
-SETTINGS = {9.0: (1.0, 8.0, 0), 3.0: (1.0, 8.0, 1), 1.0: (1.0, 12.0, 3)}
-"""Killing, ridge and rounds of smoothing by epsilon, chosen by the IoU of one path on the 2017 sales."""
-
-REFERENCE = (3_000.0, 2.0)
-"""Length scale and ridge of the non-private exponential-kernel surface: least error a sale on held-out hexagons of
-2017, where 1,500 m and ridge 2 is as good. Held-out sales choose 3,000 m and ridge 1, a rougher surface."""
-
-
-@cache
-def sales(year: int) -> Any:
-    """Established homes, log price clipped to [12, 14]."""
-    return read_table(
-        london_sales(year),
-        covariates=("easting_m", "northing_m"),
-        response="price_gbp",
-        transform="log",
-        where={"new_build": "0"},
-        domain=DOMAIN,
-        response_range=(12.0, 14.0),
-    )
-
-
-@cache
-def london_lattice(killing: float) -> Lattice:
-    """Hexagons of 585 m with a sale in 2017, the year that is public, and the holes between them."""
-    found = np.unique(Tiling("hexagon", 1.0).cell((sales(2017).covariates - np.array(DOMAIN.lower)) / SPACING), axis=0)
-    low = found.min(axis=0) - 1
-    table = np.zeros(found.max(axis=0) - low + 2, dtype=bool)
-    table[tuple((found - low).T)] = True
-    links = np.array([[0, 1, 1], [1, 1, 1], [1, 1, 0]], dtype=bool)
-    filled = np.asarray(binary_fill_holes(table, structure=links))
-    return Lattice.hexagon(SPACING, DOMAIN, killing, cells=np.argwhere(filled) + low)
-
-
-def surface(held: Statistics, lattice: Lattice, reference: tuple[float, float] = REFERENCE) -> Array:
-    """The non-private surface at the nodes, less 13."""
-    length, ridge = reference
-    taken, places = held.counts > 0, lattice.locations
-    assert places is not None
-    K = Exponential(length)(places, places[taken])
-    A = K[taken] + np.diag(ridge**2 / held.counts[taken])
-    return K @ cho_solve(cho_factor(A, lower=True), held.sums[taken] / held.counts[taken])
-
-
-@cache
-def truth(year: int, reference: tuple[float, float] = REFERENCE) -> Array:
-    """The surface of all sales of a year."""
-    lattice, held = london_lattice(0.3), sales(year)
-    return surface(
-        node_statistics(lattice.node(held.covariates), held.response - 13.0, lattice.size), lattice, reference
-    )
-
-
-def london_mechanism(epsilon: float, killing: float, ridge: float, n: int) -> LatticeMechanism:
-    """The mechanism at a budget for n records, delta = n^-1.1."""
-    return LatticeMechanism.calibrated(
-        n=n,
-        epsilon=epsilon,
-        delta=n**-1.1,
-        lattice=london_lattice(killing),
-        response_range=(12.0, 14.0),
-        ridge=ridge,
-        unit="one sale",
-    )
-
-
-def overlap(values: Array, surface: Array) -> float:
-    """IoU of {values >= 13} with the non-private set."""
-    return float(intersection_over_union(values >= 13.0, surface >= 0.0))
-
-
-@claim(
-    "lattice",
-    "London 2018, 92,153 sales on hexagons of 585 m: IoU of one path's {price >= e^13} with the non-private set, mean "
-    "of 10, epsilon 9 / 3 / 1; with the rougher set of ridge 1",
-    ">= 0.83 / 0.76 / 0.69; as measured",
-    slow=True,
-)
-def lattice_london_iou() -> Measured:
-    held, found, rough = sales(2018), [], []
-    for epsilon, (killing, ridge, rounds) in SETTINGS.items():
-        run = london_mechanism(epsilon, killing, ridge, held.n)
-        paths = [run.run(held, SystemRandomness()).smoothed(rounds)[0] for _ in range(10)]
-        found.append(float(np.mean([overlap(path, truth(2018)) for path in paths])))
-        rough.append(float(np.mean([overlap(path, truth(2018, (3_000.0, 1.0))) for path in paths])))
-    holds = all(value >= least for value, least in zip(found, (0.83, 0.76, 0.69), strict=True))
-    return Measured("; ".join(" / ".join(f"{value:.3f}" for value in each) for each in (found, rough)), holds)
-
-
-def error(values: Array, surface: Array) -> float:
-    """Root mean square over the nodes."""
-    return float(np.sqrt(np.mean(np.square(values - 13.0 - surface))))
-
-
-@claim(
-    "lattice",
-    "London 2018 at epsilon 9, map of values, RMSE to the non-private surface: one path times 1.11; noisy sums over "
-    "noisy counts of the same hexagons, smoothed, best of twelve ways; kernel sums with density (RBF 500 m)",
-    "negative result: tuned sums are at least as good, second within 10 % of first, third below it",
-    slow=True,
-)
-def lattice_london_values() -> Measured:
-    held, lattice = sales(2018), london_lattice(0.1)
-    run = london_mechanism(9.0, 0.1, 4.5, held.n)
-    path = float(np.mean([error(run.run(held, SystemRandomness()).rescaled(1.11)[0], truth(2018)) for _ in range(10)]))
-    sums = KernelSumMechanism.calibrated(
-        epsilon=9.0,
-        n=held.n,
-        delta=held.n**-1.1,
-        kernels=RBF(500.0),
-        domain=DOMAIN,
-        response_ranges=(12.0, 14.0),
-        locations=lattice.locations,
-        coordinates="data",
-        unit="one sale",
-    )
-    kernel = []
-    for _ in range(3):
-        release = sums.run(held, SystemRandomness())
-        assert release.density is not None
-        floor = np.maximum(release.density[0], 8.0 * sums.scale)
-        kernel.append(error(13.0 + sums.density_bound * release.value_sums[0, 0] / floor, truth(2018)))
-    cells = min(noisy_cells(sums.scale, rounds, floor) for rounds in range(4) for floor in (1.0, 2.0, 4.0))
-    text = f"{path:.3f}, {cells:.3f}, {np.mean(kernel):.3f}"
-    return Measured(text, bool(cells <= 1.1 * path and np.mean(kernel) < path))
-
-
-def noisy_cells(scale: float, rounds: int, floor: float) -> float:
-    """Error of smoothed noisy sums over smoothed noisy counts, noise of this scale, counts at least floor times it."""
-    held, lattice = sales(2018), london_lattice(0.1)
-    stats = node_statistics(lattice.node(held.covariates), held.response - 13.0, lattice.size)
-    noise = SystemRandomness().standard_normal((lattice.size, 2)) * scale
-    both = np.stack([stats.sums, stats.counts], axis=1) + noise
-    W = diags_array(lattice.precision.diagonal()) - lattice.precision
-    links = W.sum(axis=1)[:, None] / lattice.unit
-    for _ in range(rounds):
-        both = (W @ both / lattice.unit + both) / (links + 1.0)
-    return error(13.0 + both[:, 0] / np.maximum(both[:, 1], floor * scale), truth(2018))
-
-
-@claim(
-    "lattice",
-    "London 2018, medians of hexagons (one record a node) at epsilon 9: IoU of one lattice path (r = 64), of a kernel "
-    "sum (RBF 900 m)",
-    "negative result: the lattice gains less than 0.03",
-    slow=True,
-)
-def lattice_london_medians() -> Measured:
-    held, lattice = sales(2018), london_lattice(0.3)
-    node = lattice.node(held.covariates)
-    occupied = np.unique(node)
-    response = np.array([np.median(held.response[node == each]) for each in occupied])
-    assert lattice.locations is not None
-    records = Records(lattice.locations[occupied], response)
-    n = occupied.size
-    reference = surface(node_statistics(occupied, response - 13.0, lattice.size), lattice)
-    run = london_mechanism(9.0, 0.3, 64.0, n)
-    mine = np.mean([overlap(run.run(records, SystemRandomness()).smoothed(2)[0], reference) for _ in range(10)])
-    sums = KernelSumMechanism.calibrated(
-        epsilon=9.0,
-        n=n,
-        delta=n**-1.1,
-        kernels=RBF(900.0),
-        domain=DOMAIN,
-        response_ranges=(12.0, 14.0),
-        locations=lattice.locations,
-        coordinates="data",
-        density=False,
-        unit="one hexagon's record",
-    )
-    theirs = np.mean(
-        [overlap(13.0 + sums.run(records, SystemRandomness()).value_sums[0, 0], reference) for _ in range(10)]
-    )
-    return Measured(f"n = {n:,}: {mine:.3f}, {theirs:.3f}", bool(mine - theirs < 0.03))
 
 
 @claim(

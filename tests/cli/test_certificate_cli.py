@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from discretion.cli.console import BAD_INPUT, REFUSED
 from discretion.posterior import KernelSumMechanism
 from discretion.posterior.records import Records
 from discretion.privacy import SeededRandomness
+from discretion.selection import PublicScore, geometric, select
 
 
 @pytest.fixture
@@ -140,3 +142,18 @@ def test_what_is_no_certificate_is_bad_input(run, tmp_path, content):
     (tmp_path / "c.json").write_bytes(content)
     assert "certificate" in run("verify", tmp_path / "c.json", code=BAD_INPUT)
     assert "no such file" in run("verify", tmp_path / "none.json", code=BAD_INPUT)
+
+
+def test_a_search_is_verified_with_its_candidates(run, tmp_path):
+    rng = np.random.default_rng(0)
+    records = Records(rng.uniform(size=(20, 2)), rng.uniform(size=20))
+    candidates = [MECHANISM, replace(MECHANISM, kernels=(RBF(0.6),))]
+    release = select(candidates, PublicScore(lambda release: 0.0, "none"), geometric(2), records, 20)
+    path = tmp_path / "certificate.json"
+    release.certificate.save(path)
+    assert "VERIFIED: private-selection" in run("verify", path)
+    data = json.loads(path.read_text())
+    change(path, parameters=data["parameters"] | {"law": {"law": "negative-binomial", "shape": 1.0, "gamma": 0.1}})
+    assert "parameters['mean_runs'] is 2.0" in run("verify", path, code=REFUSED)
+    change(path, parameters=data["parameters"] | {"rule": "renyi"})
+    assert "is stated" in run("verify", path, code=REFUSED)

@@ -15,7 +15,7 @@ from discretion.cli.console import BAD_INPUT
 from discretion.spatial.frontier import Point, _apart, draw_frontier
 
 PLAN = ["plan", "map", "--n", "1500", "--domain", "0:60,0:40", "--response-range", "12:14", "--grid", "16"]
-QUICK = ["--epsilons", "3", "--epsilon", "3", "--worlds", "30", "--no-posterior"]
+QUICK = ["--epsilons", "3", "--epsilon", "3", "--worlds", "30", "--no-posterior", "--no-lattice"]
 
 
 @pytest.fixture

@@ -6,7 +6,10 @@ from scipy.sparse import csr_array, diags_array, random_array
 
 from discretion.gp import Box
 from discretion.gp.dense import FactorisationError
-from discretion.gp.lattice import Factor, Lattice, NotAPrior, Tiling, node_statistics
+from discretion.gp.lattice import Lattice
+from discretion.gp.precision import NotAPrior
+from discretion.gp.sparse import Factor, node_statistics
+from discretion.gp.tiling import Tiling
 
 SQUARE = Box((0.0, 0.0), (10.0, 8.0))
 

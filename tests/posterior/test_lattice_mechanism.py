@@ -7,10 +7,11 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_array
 
-from discretion.gp import Box
+from discretion.gp import RBF, Box
 from discretion.gp.lattice import Lattice
-from discretion.posterior.lattice_mechanism import LatticeMechanism, LatticeSampler
+from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.records import Records
+from discretion.posterior.sampler import PosteriorSampler
 from discretion.privacy import Ledger, Mechanism, Neighbours, PublicError, SeededRandomness
 from discretion.privacy.calibration import Unreachable
 
@@ -202,8 +203,13 @@ def test_smoothing_is_the_mean_of_a_node_and_its_neighbours():
 
 def test_the_estimator_forgets_predicts_and_pickles():
     records = made()
-    model = LatticeSampler(
-        LATTICE, (1.0, 3.0), ridge=4.0, epsilon=3.0, rule="closed-form", randomness=SeededRandomness(0)
+    model = PosteriorSampler(
+        prior=LATTICE,
+        response_range=(1.0, 3.0),
+        ridge=4.0,
+        epsilon=3.0,
+        rule="closed-form",
+        randomness=SeededRandomness(0),
     )
     model.fit(records.covariates, records.response)
     assert model.release_.certificate.epsilon <= 3.0
@@ -223,18 +229,26 @@ def test_a_ledger_is_charged_for_the_release(tmp_path):
     assert 0.0 < book.spent().epsilon <= 50.0
 
 
-def test_the_estimator_needs_a_lattice_and_one_of_scale_and_epsilon():
-    with pytest.raises(ValueError, match="public lattice"):
-        LatticeSampler(epsilon=1.0).mechanism(10)
+def test_the_estimator_refuses_what_a_lattice_has_no_use_for():
+    with pytest.raises(ValueError, match="prior must be a Lattice"):
+        PosteriorSampler(prior=BOX, epsilon=1.0).mechanism(10)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="not both"):
-        LatticeSampler(LATTICE).mechanism(10)
+        PosteriorSampler(prior=LATTICE).mechanism(10)
     with pytest.raises(ValueError, match="give a delta"):
-        LatticeSampler(LATTICE, scale=1.0, neighbours="add-remove").mechanism()
+        PosteriorSampler(prior=LATTICE, scale=1.0, neighbours="add-remove").mechanism()
+    with pytest.raises(ValueError, match="leave out domain, kernel, grid"):
+        PosteriorSampler(BOX, prior=LATTICE, kernel=RBF(1.0), grid=3, scale=1.0).mechanism(10)
+    with pytest.raises(ValueError, match="nothing to extend"):
+        PosteriorSampler(prior=LATTICE, scale=1.0).fit_custodian([[0.0, 0.0]], [0.0])
+    with pytest.raises(ValueError, match="3 covariates, the lattice 2"):
+        PosteriorSampler(prior=LATTICE, scale=1.0, delta=1e-3).fit(np.zeros((5, 3)), np.zeros(5))
 
 
 def test_a_graph_without_places_takes_node_numbers():
     W = csr_array(np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
     lattice = Lattice.car(W, 0.9)
-    model = LatticeSampler(lattice, (0.0, 1.0), ridge=3.0, scale=0.5, delta=1e-3, rule="closed-form")
+    model = PosteriorSampler(
+        prior=lattice, response_range=(0.0, 1.0), ridge=3.0, scale=0.5, delta=1e-3, rule="closed-form"
+    )
     model.fit(np.array([[0.0], [1.0], [1.0], [2.0]]), np.array([0.1, 0.5, 0.7, 0.2]))
     assert model.predict(np.array([[2.0]])).shape == (1,)

@@ -9,7 +9,9 @@ from scipy.sparse import csc_array, diags_array
 
 from benchmarks.lattice_brute_force import GRAPHS, graph
 from discretion.gp import Box
-from discretion.gp.lattice import Lattice, Statistics, Tiling
+from discretion.gp.lattice import Lattice
+from discretion.gp.sparse import Statistics
+from discretion.gp.tiling import Tiling
 from discretion.posterior.mean_cap import (
     MeanCap,
     Tangents,

@@ -13,9 +13,10 @@ from scipy.stats import norm
 from discretion.gp import RBF, Box, DensePosterior, Matern32
 from discretion.posterior.excursion import intersection_over_union
 from discretion.posterior.kernel_sum import KernelSumMechanism
+from discretion.posterior.lattice_account import LatticeAccount
 from discretion.posterior.planner import GaussianPrior, PublicTable, plan_map, priors
 from discretion.posterior.planner.priors import Setting, clipped_moments
-from discretion.posterior.planner.simulation import Score, Simulation, _candidate, _Scored, overlap
+from discretion.posterior.planner.simulation import Score, Simulation, _Scored, candidate, overlap
 from discretion.privacy import SeededRandomness
 from discretion.spatial import Records
 
@@ -26,6 +27,7 @@ QUICK: dict[str, Any] = {
     "grid": (20, 20),
     "worlds": 60,
     "posterior": False,
+    "lattice": False,
 }
 
 
@@ -204,12 +206,12 @@ def test_a_control_that_is_the_same_on_few_and_many_changes_nothing():
     scored = _Scored(*rng.uniform(size=(5, 20)))
     flat = _Scored(*np.full((5, 20), 0.3))
     words: dict[str, Any] = {"kernel": RBF(0.1), "epsilon": 1.0, "scale": 1.0}
-    plain, controlled = _candidate(scored, **words), _candidate(scored, (flat, flat), **words)
+    plain, controlled = candidate(scored, **words), candidate(scored, (flat, flat), **words)
     assert plain.merit == pytest.approx(controlled.merit)
     assert plain.iou.mean == pytest.approx(controlled.iou.mean)
     assert plain.iou == Score.of(scored.iou[10:])
     assert plain.merit == pytest.approx(scored.iou[:10].mean())
-    perfect = _candidate(scored, (scored, flat), **words)
+    perfect = candidate(scored, (scored, flat), **words)
     assert (perfect.iou.mean, perfect.iou.se) == (pytest.approx(0.3), pytest.approx(0.0, abs=1e-12))
 
 
@@ -335,3 +337,18 @@ def test_posterior_paths_stand_beside_kernel_sums():
 def test_parameters_out_of_range_are_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         plan_map(**({**QUICK, "n": 100, "epsilon": 1.0} | changes))
+
+
+def test_paths_on_a_lattice_are_compared_in_the_plane():
+    setting = {"n": 1500, "domain": Box((0.0, 0.0), (60.0, 40.0)), "response_range": (12.0, 14.0), "grid": (16, 16)}
+    quick = {"epsilon": 3.0, "epsilons": (3.0,), "worlds": 30, "posterior": False}
+    plan = plan_map(**setting, **quick)
+    (lattice,) = (each for each in plan.frontier if each.mechanism == "lattice")
+    assert lattice.iou.mean > plan.trivial["all places"].mean
+    assert plan.best.keys() == {3.0}
+    assert json.loads(json.dumps(plan.to_dict()))["best"]["3"] == plan.best[3.0]
+    made = lattice.kernel.lattice(plan.setting)
+    assert made.dimension == 2
+    account = LatticeAccount(made, 1500, lattice.ridge)
+    assert account.guarantee(lattice.scale, plan.recommended.delta).epsilon <= 3.0
+    assert not [each for each in plan_map(**setting, **quick, lattice=False).frontier if each.mechanism == "lattice"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
 from discretion import RBF, Ball, Box, Certificate, Matern32, Neighbours, PosteriorMechanism, RationalQuadratic
-from discretion.gp import Exponential, ExponentialL1, Kernel
-from discretion.posterior import LOSSES, RKHS, KernelSumMechanism, ResponseOnly, Separated
+from discretion.gp import Exponential, ExponentialL1, Kernel, Lattice
+from discretion.posterior import LOSSES, RKHS, KernelSumMechanism, LatticeMechanism, ResponseOnly, Separated
+from discretion.posterior.recomputation import lattice_loss_of
 from discretion.privacy import SystemRandomness, verify
 
 UNIT = Box((0.0, 0.0), (1.0, 1.0))
@@ -137,3 +139,44 @@ def test_a_kernel_of_ones_own_cannot_be_computed_again():
     found = verify(issued(kernel_sum(kernels=Mine(0.2))), LOSSES)
     assert not found.verified
     assert "unknown kernel 'mine'" in found.refused[0]
+
+
+LATTICE = Lattice.hexagon(0.2, UNIT, 0.3)
+
+
+def on_lattice(lattice: Lattice = LATTICE, **changes) -> LatticeMechanism:
+    plain = {"response_range": (0.0, 1.0), "ridge": 4.0, "scale": 0.5, "delta": 1e-3, "rule": "closed-form"}
+    return LatticeMechanism(lattice, **plain | changes)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        on_lattice(),
+        on_lattice(paths=3, centre=0.2, contributions=2),
+        on_lattice(rule="renyi"),
+        on_lattice(neighbours=ADD_REMOVE, most_records=200),
+        on_lattice(Lattice.square(0.25, UNIT, 0.5)),
+        on_lattice(Lattice.hexagon(0.1, UNIT, 0.3, cells=[[1, 1], [1, 2], [5, 4]])),
+    ],
+)
+def test_the_graph_of_a_lattice_follows_from_its_certificate(mechanism):
+    made = mechanism.certificate(None if mechanism.neighbours is ADD_REMOVE else 50, SystemRandomness())
+    found = verify(Certificate.from_json(made.to_json()), LOSSES)
+    assert found.refused == ()
+
+
+def test_other_graphs_have_to_be_supplied_and_are_known_by_their_digest():
+    lattice, other = (Lattice.of_precision(np.eye(3) * (2 + more) - np.ones((3, 3)) / 3) for more in (0.0, 0.1))
+    made = on_lattice(lattice).certificate(50, SystemRandomness())
+    assert "supply" in verify(made, LOSSES).refused[0]
+    name = LatticeMechanism.name
+    assert verify(made, {name: partial(lattice_loss_of, prior=lattice)}).verified
+    assert "digest" in verify(made, {name: partial(lattice_loss_of, prior=other)}).refused[0]
+
+
+@pytest.mark.parametrize("key", ["killing", "spacing", "ridge", "scale", "response_bound", "unit_of_variance", "nodes"])
+def test_a_changed_parameter_of_a_lattice_is_found(key):
+    made = json.loads(on_lattice().certificate(50, SystemRandomness()).to_json())
+    made["parameters"][key] *= 0.9 if key in ("scale", "ridge", "response_bound") else 2
+    assert not verify(Certificate.from_json(json.dumps(made)), LOSSES).verified

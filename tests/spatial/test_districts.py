@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("shapely")
 
-from discretion.gp.lattice import NotAPrior
-from discretion.posterior.lattice_mechanism import LatticeSampler
+from discretion.gp.precision import NotAPrior
+from discretion.posterior.sampler import PosteriorSampler
 from discretion.spatial.districts import Districts
 
 
@@ -68,9 +68,10 @@ def test_the_prior_of_districts_by_killing_and_by_car(tmp_path):
 def test_a_map_of_districts_is_released(tmp_path):
     districts = Districts.read(written(tmp_path / "d.geojson", FOUR))
     rng = np.random.default_rng(0)
-    model = LatticeSampler(
-        districts.lattice(0.5), (0.0, 1.0), ridge=5.0, scale=0.2, delta=1e-3, rule="closed-form", paths=20
-    ).fit(rng.uniform(0, 2, (100, 2)), rng.uniform(size=100))
+    public = {"response_range": (0.0, 1.0), "ridge": 5.0, "scale": 0.2, "delta": 1e-3, "rule": "closed-form"}
+    model = PosteriorSampler(prior=districts.lattice(0.5), **public, paths=20).fit(
+        rng.uniform(0, 2, (100, 2)), rng.uniform(size=100)
+    )
     share, low, high = model.release_.exceedance(0.5)
     assert share.shape == (4,)
     assert ((low <= share) & (share <= high)).all()

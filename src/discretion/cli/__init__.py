@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from discretion.cli import gradient, selection  # noqa: F401  (they register their commands)
+from discretion.cli import bilevel, gradient, selection, thompson  # noqa: F401  (they register their commands)
 from discretion.cli.audit import audit
 from discretion.cli.certificate import certificate
 from discretion.cli.cost import calibrate, cost

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from discretion.cli import prior as priors
 from discretion.cli.console import REFUSED, note, plain_errors, show
-from discretion.posterior.recomputation import LOSSES
+from discretion.posterior import LatticeMechanism
+from discretion.posterior.recomputation import LOSSES, lattice_loss_of
 from discretion.privacy import Certificate, Ledger, State
 from discretion.privacy.signing import (
     BadSignature,
@@ -20,6 +23,7 @@ from discretion.privacy.signing import (
     read_public_key,
 )
 from discretion.privacy.verification import ROUNDING, verify
+from discretion.selection.recomputation import selection_losses
 
 certificate = typer.Typer(no_args_is_help=True, help="Sign certificates, and verify them.")
 
@@ -76,6 +80,13 @@ def verify_(
     ledger: Annotated[
         str | None, typer.Option(help="Ledger, a file or a postgresql:// URL, that is to have booked the release.")
     ] = None,
+    prior: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public file that the graph was made from: the districts, or the precision (SciPy's .npz). Hexagons "
+            "and squares need none."
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compute every number of a certificate again from its parameters, and check its signature and its ledger entry.
@@ -95,7 +106,13 @@ def verify_(
                 refused += [str(error)]
         elif key is not None:
             refused += ["It is not signed."]
-        checked = verify(made, LOSSES)
+        losses = LOSSES
+        if prior is not None:
+            if made.mechanism != LatticeMechanism.name:
+                raise ValueError(f"--prior: a release by {made.mechanism} has no graph.")
+            graph = priors.graph_of(prior, made.parameters)
+            losses = LOSSES | {LatticeMechanism.name: partial(lattice_loss_of, prior=graph)}
+        checked = verify(made, losses | selection_losses(losses))
         refused += checked.refused
         if ledger is not None:
             refused += _not_booked(made, Ledger.open(ledger))

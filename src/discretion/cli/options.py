@@ -194,9 +194,15 @@ def _word(parameter: Any) -> str:
     return str(parameter.opts[0]).lstrip("-") if parameter.param_type_name == "option" else str(parameter.name)
 
 
+def given(context: typer.Context) -> list[str]:
+    """The options that somebody gave, on the command line or in a file."""
+    names = [name for each in context.command.params if (name := each.name)]
+    return [name for name in names if str(context.get_parameter_source(name)).rpartition(".")[2] != "DEFAULT"]
+
+
 def refuse_given(context: typer.Context, names: tuple[str, ...], why: str) -> None:
     """Refuse options that were given and would have no effect."""
-    given = [name for name in names if str(context.get_parameter_source(name)).rpartition(".")[2] != "DEFAULT"]
-    if given:
-        words = ", ".join("--" + name.strip("_").replace("_", "-") for name in given)
+    useless = [name for name in given(context) if name in names]
+    if useless:
+        words = ", ".join("--" + name.strip("_").replace("_", "-") for name in useless)
         raise ValueError(f"{words}: {why}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from discretion.cli import options, tables
 from discretion.cli.console import note, plain_errors, show, stderr
+from discretion.cli.groups import grouped
 from discretion.posterior.planner import GaussianPrior, MapPlan, Prior, PublicTable, plan_map
 from discretion.privacy import round_up_significant
 from discretion.spatial.region import Region
@@ -26,17 +28,7 @@ PUBLIC, PRIVACY, MAP, PRIOR, TABLE, OUTPUT = (
     "Output",
 )
 OF_THE_PRIOR = ("prior_kernel", "prior_length_scale", "prior_amplitude", "prior_noise_sd", "prior_mean")
-OF_THE_TABLE = (
-    "covariates",
-    "response",
-    "transform",
-    "where",
-    "outside",
-    "missing",
-    "delimiter",
-    "decimal",
-    "encoding",
-)
+OF_THE_TABLE = ("covariates", "response", *(each.name for each in fields(tables.Reading)))
 
 
 @plan.callback()
@@ -45,8 +37,11 @@ def _plan() -> None:
 
 
 @plan.command("map")
+@grouped
 def plan_map_(
     context: typer.Context,
+    reading: Annotated[tables.Reading, TABLE],
+    *,
     n: Annotated[int, typer.Option("--n", help="Expected number of records.", rich_help_panel=PUBLIC)],
     domain: Annotated[
         str, typer.Option(help="Public range of each covariate, low:high with commas.", rich_help_panel=PUBLIC)
@@ -108,15 +103,11 @@ def plan_map_(
         str, typer.Option(help="Its columns that say where, separated by a comma.", rich_help_panel=TABLE)
     ] = "",
     response: Annotated[str, typer.Option(help="Its column that says what.", rich_help_panel=TABLE)] = "",
-    transform: Annotated[str, tables.option("transform", TABLE)] = "none",
-    where: Annotated[list[str] | None, tables.option("where", TABLE)] = None,
-    outside: Annotated[str, tables.option("outside", TABLE)] = "refuse",
-    missing: Annotated[str, tables.option("missing", TABLE)] = "refuse",
-    delimiter: Annotated[str | None, tables.option("delimiter", TABLE)] = None,
-    decimal: Annotated[str, tables.option("decimal", TABLE)] = ".",
-    encoding: Annotated[str, tables.option("encoding", TABLE)] = "utf-8-sig",
     posterior: Annotated[
         bool, typer.Option(help="Simulate posterior paths too (at most 20,000 records).", rich_help_panel=OUTPUT)
+    ] = True,
+    lattice: Annotated[
+        bool, typer.Option(help="Simulate posterior paths on hexagons too, in the plane.", rich_help_panel=OUTPUT)
     ] = True,
     worlds: Annotated[int, typer.Option(help="Number of simulated worlds.", rich_help_panel=OUTPUT)] = 200,
     seed: Annotated[int, typer.Option(help="Of the public simulation.", rich_help_panel=OUTPUT)] = 0,
@@ -152,19 +143,8 @@ def plan_map_(
             options.refuse_given(context, OF_THE_PRIOR, "--public-table takes its place")
             if not covariates or not response:
                 raise ValueError("--public-table needs --covariates and --response.")
-            rules = tables.TableRules(
-                [name.strip() for name in covariates.split(",")],
-                response,
-                box,
-                (low, high),
-                transform,
-                where or [],
-                outside,
-                missing,
-                delimiter,
-                decimal,
-                encoding,
-            )
+            names = tables.names_of(covariates, box)
+            rules = reading.rules(names, response, box, (low, high))
             records = rules.read(public_table)
             prior = PublicTable(records.covariates, records.response, public_table.name)
         outline = None if region is None else Region.read(region)
@@ -184,6 +164,7 @@ def plan_map_(
                 region=None if outline is None else outline.contains,
                 floor=floor,
                 posterior=posterior,
+                lattice=lattice,
                 worlds=worlds,
                 seed=seed,
                 progress=lambda step: status.update(f"{step} ..."),
@@ -218,7 +199,9 @@ def _lines(found: MapPlan) -> list[str]:
         f"  {law['kernel']}, {what}, mean {law['mean']:.4g}",
         "",
     ]
-    return lines + _table(found)
+    lines += ["Best map, by epsilon (= means not clearly below):"]
+    lines += [f"  {epsilon:g}: {label}" for epsilon, label in found.best.items()]
+    return [*lines, "", *_table(found)]
 
 
 def _table(found: MapPlan) -> list[str]:

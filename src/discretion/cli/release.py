@@ -8,47 +8,49 @@ from typing import Annotated, Any
 
 import typer
 
-from discretion.cli import options, tables
+from discretion.cli import options, prior, tables
 from discretion.cli.console import note, plain_errors, show, steps
-from discretion.cli.sheet import Page, PathSheet, SumSheet, check_geotiff, claim_folder
-from discretion.posterior import KernelSumMechanism, KernelSumRelease, PathRelease, PosteriorMechanism
+from discretion.cli.drawing import Drawing, Files
+from discretion.cli.groups import grouped
+from discretion.cli.sheet import PathSheet, Sheet, SumSheet, check_geotiff, claim_folder
+from discretion.posterior import (
+    KernelSumMechanism,
+    KernelSumRelease,
+    LatticeMechanism,
+    LatticeRelease,
+    PathRelease,
+    PosteriorMechanism,
+)
 from discretion.posterior.planner import MapPlan, PublicTable, plan_map
 from discretion.posterior.units import unit_in_words
 from discretion.privacy import Ledger, Neighbours, PublicError, SystemRandomness, round_up, round_up_significant
+from discretion.spatial.areas import Areas
 from discretion.spatial.hexagons import unit_of_privacy
-from discretion.spatial.projection import Projection
-from discretion.spatial.raster import suffix
-from discretion.spatial.region import Region
 
 FILES = {*PathSheet.names(), *SumSheet.names()}
 MECHANISMS = ("kernel-sum", "posterior", "auto")
 MOST_POINTS = 20_000
 POSTERIOR_ONLY = ("ridge", "paths", "prior_noise", "jitter", "assumption", "rule", "fraction", "smooth_")
 CHOSEN = ("kernel", "length_scale", "alpha", "ridge", "paths", "scale", "prior_noise", "jitter", "assumption", "rule")
+OF_GRIDS = ("kernel", "length_scale", "length_unit", "alpha", "prior_noise", "jitter", "nugget", "assumption", "grid")
+OF_GRIDS += ("floor", "level", "public_table", "aggregate_")
+OF_GRAPHS = ("killing", "share", "name_column", "gap", "rescale")
 
 ONE_ROW = "one row of the table; a person with several rows is not covered as a whole"
 
 KERNEL, PRIVACY, MAP, OUTPUT = "The model", "Privacy", "The map", "Output"
 
 
+@grouped
 def release(
     context: typer.Context,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="CSV (also .gz) or Parquet: one row per record.")],
-    covariates: tables.Covariates,
-    response: tables.Response,
-    domain: tables.Domain,
-    response_range: tables.ResponseRange,
-    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.", rich_help_panel=OUTPUT)],
-    transform: tables.Transform = "none",
-    where: tables.Where = None,
-    aggregate_: tables.Aggregate = None,
-    minimum_count: tables.MinimumCount = 3,
-    outside: tables.Outside = "refuse",
-    missing: tables.Missing = "refuse",
-    delimiter: tables.Delimiter = None,
-    decimal: tables.Decimal = ".",
-    encoding: tables.Encoding = "utf-8-sig",
-    crs: tables.Crs = None,
+    columns: tables.Columns,
+    reading: tables.Reading,
+    graph: prior.PriorOptions,
+    drawing: Drawing,
+    files: Files,
+    *,
     mechanism: Annotated[
         str,
         typer.Option(
@@ -83,12 +85,13 @@ def release(
         float | None, typer.Option(help="Shape of the rational quadratic kernel.", rich_help_panel=KERNEL)
     ] = None,
     ridge: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Ridge r: the observation noise variance is r^2 scale^2. Large ridges cost little.",
+            help="Ridge r: the observation noise variance is r^2 scale^2; 300, or 6 on a lattice, if left out. Large "
+            "ridges cost little.",
             rich_help_panel=KERNEL,
         ),
-    ] = 300.0,
+    ] = None,
     scale: Annotated[
         float | None, typer.Option(help="Posterior scale; or give --epsilon.", rich_help_panel=KERNEL)
     ] = None,
@@ -97,13 +100,13 @@ def release(
         typer.Option(help="Public prior mean; the middle of --response-range if left out.", rich_help_panel=KERNEL),
     ] = None,
     rule: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="What prices the paths: closed-form, renyi (certified, seconds) or best (of one path its certified "
-            "privacy profile, up to half a minute).",
+            "privacy profile, up to half a minute; not on a lattice). closed-form if left out, renyi on a lattice.",
             rich_help_panel=KERNEL,
         ),
-    ] = "closed-form",
+    ] = None,
     prior_noise: Annotated[
         float, typer.Option(help="Scale of extra independent prior noise.", rich_help_panel=KERNEL)
     ] = 0.0,
@@ -115,6 +118,13 @@ def release(
         float | None,
         typer.Option(
             help="Public nugget on released values, in units of scale^2; by rule if left out.",
+            rich_help_panel=KERNEL,
+        ),
+    ] = None,
+    public_table: Annotated[
+        Path | None,
+        typer.Option(
+            help="auto: an earlier table, with the same columns, that YOU DECLARE to be public; the plan rests on it.",
             rich_help_panel=KERNEL,
         ),
     ] = None,
@@ -177,54 +187,6 @@ def release(
     grid: Annotated[
         str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
     ] = "60",
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Map where the response is at least this (after --transform).", rich_help_panel=MAP),
-    ] = None,
-    below: Annotated[bool, typer.Option(help="Map where it is at most the threshold.", rich_help_panel=MAP)] = False,
-    fraction: Annotated[float, typer.Option(help="Share of the paths that must agree.", rich_help_panel=MAP)] = 0.5,
-    smooth_: Annotated[
-        float,
-        typer.Option("--smooth", help="Gaussian smoothing of the paths, sd in grid cells.", rich_help_panel=MAP),
-    ] = 0.0,
-    floor: Annotated[
-        float,
-        typer.Option(help="kernel-sum: rows that must be near for a local mean to be drawn.", rich_help_panel=MAP),
-    ] = 20.0,
-    public_table: Annotated[
-        Path | None,
-        typer.Option(
-            help="auto: an earlier table, with the same columns, that YOU DECLARE to be public; the plan rests on it.",
-            rich_help_panel=KERNEL,
-        ),
-    ] = None,
-    level: Annotated[
-        float, typer.Option(help="kernel-sum: confidence of the inner and outer set.", rich_help_panel=MAP)
-    ] = 0.95,
-    region: Annotated[
-        Path | None,
-        typer.Option(
-            help="Public GeoJSON outline in the table's coordinates; the map stays inside.",
-            rich_help_panel=MAP,
-        ),
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the map.", rich_help_panel=MAP)] = None,
-    units: Annotated[str | None, typer.Option(help="Units of the response on the legend.", rich_help_panel=MAP)] = None,
-    source: Annotated[str, typer.Option(help="Attribution of the data, printed on the map.", rich_help_panel=MAP)] = "",
-    formats: Annotated[
-        str,
-        typer.Option(
-            help="Further files: geotiff, geoparquet, or both with a comma; need --crs.", rich_help_panel=OUTPUT
-        ),
-    ] = "",
-    force: Annotated[bool, typer.Option(help="Replace earlier results in --out.", rich_help_panel=OUTPUT)] = False,
-    private_report: Annotated[
-        Path | None,
-        typer.Option(
-            help="PRIVATE file for the data owner: how many rows were dropped, clamped, clipped.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=OUTPUT)] = False,
     config: Annotated[
         Path | None,
@@ -242,10 +204,16 @@ def release(
     the table. A neighbouring table differs in one whole row, or has one row more or fewer (--neighbours).
     """
     with plain_errors():
-        box = options.box(domain)
-        names = tables.names_of(covariates, box)
+        on_graph = graph.prior is not None
+        if on_graph:
+            options.refuse_given(context, OF_GRIDS, "--prior has no use for it")
+            if "mechanism" in options.given(context) and mechanism != "posterior":
+                raise ValueError(f"--prior is for posterior paths; leave --mechanism {mechanism} out.")
+            mechanism = "lattice"
+        else:
+            options.refuse_given(context, OF_GRAPHS, "only --prior has it")
+        box, names, (low, high) = columns.box, columns.names, columns.range
         shape = options.counts(grid, box.dimension)
-        low, high = options.interval(response_range, "--response-range")
         middle = 0.5 * (low + high) if centre is None else centre
         points = math.prod(shape)
         most_of_one = 1 if max_per_unit is None else max_per_unit
@@ -253,24 +221,19 @@ def release(
         n_is_private = neighbours is Neighbours.ADD_REMOVE or several_sums
         memory = f"--grid {grid} has {points:,} points; posterior paths need memory in its square, so at most"
         mistakes = (
-            (threshold is not None and box.dimension != 2, "--threshold draws a map and needs two covariates."),
-            (
-                threshold is not None and not low <= threshold <= high,
-                f"--threshold {threshold} lies outside --response-range {response_range}.",
-            ),
-            (not 0 < fraction <= 1, f"--fraction must lie above 0 and at most at 1; got {fraction:g}."),
-            (not 0 < level < 1, f"--level must lie strictly between 0 and 1; got {level:g}."),
-            (not 0 <= smooth_ < math.inf, f"--smooth must be a number >= 0; got {smooth_:g}."),
-            (not 0 <= floor < math.inf, f"--floor must be a number >= 0; got {floor:g}."),
-            (minimum_count < 1, f"--minimum-count must be at least 1; got {minimum_count}."),
+            *drawing.mistakes(columns),
             (length_unit not in ("domain", "data"), f"--length-unit is domain or data; got {length_unit!r}."),
-            (mechanism not in MECHANISMS, f"--mechanism is {' or '.join(MECHANISMS)}; got {mechanism!r}."),
+            (
+                mechanism not in MECHANISMS and not on_graph,
+                f"--mechanism is {' or '.join(MECHANISMS)}; got {mechanism!r}.",
+            ),
             (
                 mechanism == "posterior" and points > MOST_POINTS,
                 f"{memory} {MOST_POINTS:,}. --mechanism kernel-sum takes larger grids.",
             ),
             (
-                mechanism == "auto" and (threshold is None or epsilon is None or neighbours is not Neighbours.REPLACE),
+                mechanism == "auto"
+                and (drawing.threshold is None or epsilon is None or neighbours is not Neighbours.REPLACE),
                 "--mechanism auto plans the map of a --threshold at an --epsilon, for --neighbours replace.",
             ),
             (
@@ -301,7 +264,7 @@ def release(
                 "--max-per-unit needs --unit-id, the column that says whose each row is.",
             ),
             (
-                unit_id is not None and aggregate_ is not None,
+                unit_id is not None and columns.aggregate_ is not None,
                 "--aggregate makes one record of each hexagon, in which the rows of many units are mixed; there is no "
                 "account of units for that. Leave --unit-id out, or release the rows themselves.",
             ),
@@ -310,67 +273,57 @@ def release(
                 "--mechanism auto plans with one row a unit; name the mechanism for --max-per-unit above 1.",
             ),
             (
+                on_graph and drawing.smooth_ != int(drawing.smooth_),
+                f"--smooth on a lattice is a whole number of means with the neighbours; got {drawing.smooth_:g}.",
+            ),
+            (
                 (scale is None) == (epsilon is None),
                 "Give --scale, or --epsilon to have the smallest scale that meets it; not both.",
             ),
             (
-                private_report is not None and private_report.resolve().is_relative_to(out.resolve()),
+                files.private_report is not None and files.private_report.resolve().is_relative_to(files.out.resolve()),
                 "--private-report must not lie in --out, which is for publishing.",
             ),
         )
         for made, mistake in mistakes:
             if made:
                 raise ValueError(mistake)
-        covariance = options.covariance(kernel, length_scale, alpha)
-        projection = None if crs is None else Projection(crs, box)
-        wanted = tuple(name for name in formats.replace(" ", "").split(",") if name and suffix(name))
-        if wanted and projection is None:
-            raise ValueError("--formats needs --crs: the files say where they are.")
-        length = "units" if projection is None else projection.unit
-        rules = tables.TableRules(
-            names,
-            response,
-            box,
-            (low, high),
-            transform,
-            where or [],
-            outside,
-            missing,
-            delimiter,
-            decimal,
-            encoding,
-            tables.lattice_of(aggregate_, box),
-            minimum_count,
-            length,
-        )
+        wanted = files.wanted(columns)
+        rules = columns.rules(reading)
         who = unit_of(unit, unit_id, most_of_one)
         if rules.lattice is not None:
-            who = unit_of_privacy(rules.lattice, minimum_count, length=length)
+            who = unit_of_privacy(rules.lattice, columns.minimum_count, length=rules.length)
         common: dict[str, Any] = {
-            "domain": box,
-            "locations": box.grid(shape),
-            "grid": shape,
-            "coordinates": "unit" if length_unit == "domain" else "data",
-            "nugget": nugget,
             "neighbours": neighbours,
             "unit": who.rstrip(".") + rules.kept,
             "contributions": most_of_one,
         } | ({} if most_records is None else {"most_records": most_records})
-        bound = max(high - middle, middle - low)
-        own: dict[str, dict[str, Any]] = {
-            "posterior": {
+        of_paths: dict[str, Any] = {"response_range": (low, high), "centre": middle, "paths": paths}
+        of_paths |= {} if rule is None else {"rule": rule}
+        own: dict[str, dict[str, Any]] = {}
+        outline, areas = drawing.outline, None
+        if on_graph:
+            graph.formats(wanted)
+            areas = graph.areas(box, outline)
+            own["lattice"] = {"lattice": areas.lattice, "ridge": 6.0 if ridge is None else ridge} | of_paths
+        else:
+            covariance = options.covariance(kernel, length_scale, alpha)
+            bound = max(high - middle, middle - low)
+            common |= {
+                "domain": box,
+                "locations": box.grid(shape),
+                "grid": shape,
+                "coordinates": "unit" if length_unit == "domain" else "data",
+                "nugget": nugget,
+            }
+            own["posterior"] = of_paths | {
                 "kernel": covariance,
-                "response_range": (low, high),
-                "centre": middle,
-                "ridge": ridge,
-                "paths": paths,
+                "ridge": 300.0 if ridge is None else ridge,
                 "jitter": jitter,
                 "prior_noise": prior_noise,
-                "rule": rule,
                 "assumption": None if assumption is None else options.assumption_of(assumption, bound, covariance),
-            },
-            "kernel-sum": {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)},
-        }
+            }
+            own["kernel-sum"] = {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)}
         if mechanism == "auto":
             options.refuse_given(context, CHOSEN, "--mechanism auto chooses it")
         elif mechanism == "kernel-sum":
@@ -378,28 +331,27 @@ def release(
         # Everything public is checked on a stand-in before the table is opened.
         standing = "kernel-sum" if mechanism == "auto" else mechanism
         KINDS[standing](scale=1.0 if scale is None else scale, delta=0.5, **common, **own[standing])
-        outline = None if region is None else Region.read(region)
-        if outline is not None and box.dimension == 2 and not outline.contains(common["locations"]).any():
-            raise ValueError(f"--region {region} holds no point of the grid; is it in the table's coordinates?")
+        if outline is not None and box.dimension == 2 and not on_graph:
+            drawing.check_region(common["locations"])
         if ledger is not None and "://" not in ledger and not Path(ledger).exists():
             raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
         book = None if ledger is None else Ledger.open(ledger)
-        claim_folder(out, FILES, force)
-        if projection is None:
+        claim_folder(files.out, FILES, files.force)
+        if columns.projection is None:
             tables.warn_of_degrees(names, box)
         elif "geotiff" in wanted:
-            check_geotiff(out, box, projection, common["unit"])
+            check_geotiff(files.out, box, columns.projection, common["unit"])
 
         with steps() as step:
             step("Reading the table")
-            prior = None
+            public = None
             if public_table is not None:
                 earlier = rules.read(public_table)
-                prior = PublicTable(earlier.covariates, earlier.response, public_table.name)
+                public = PublicTable(earlier.covariates, earlier.response, public_table.name)
             records = rules.read(table, unit_id)
             if unit_id is not None:
                 records = records.bounded(most_of_one)
-            tables.report(private_report, records)
+            tables.report(files.private_report, records)
             # Under add/remove the true number enters nothing.
             n = records.n if most_records is None else most_records
             common["delta"] = options.delta_of(delta, n)
@@ -413,13 +365,14 @@ def release(
                     grid=shape,
                     epsilon=epsilon or 0.0,
                     delta=common["delta"],
-                    threshold=threshold,
+                    threshold=drawing.threshold,
                     centre=middle,
-                    prior=prior,
+                    prior=public,
                     coordinates=common["coordinates"],
                     region=None if outline is None else outline.contains,
-                    floor=floor,
+                    floor=drawing.floor,
                     posterior=points <= MOST_POINTS,
+                    lattice=False,
                 )
                 mechanism = _planned(plan, own)
             step("Finding the price")
@@ -434,21 +387,23 @@ def release(
             step("Writing")
             for name in FILES:
                 # With --force: no file of an earlier release may stand beside this certificate.
-                (out / name).unlink(missing_ok=True)
-            logarithm = transform == "log"
-            named = units or (f"log {response}" if logarithm else response)
-            page = Page(names, threshold, below, outline, projection, title, named, logarithm, source, wanted)
+                (files.out / name).unlink(missing_ok=True)
+            page = drawing.page(columns, reading, wanted)
+            sheet: Sheet
             if isinstance(result, KernelSumRelease):
                 decoder = plan.decoder(result.mechanism) if plan is not None and plan.recommended.decoder else None
-                what, files = "value sum and density", SumSheet(page, result, floor, level, decoder).write(out)
+                sheet = SumSheet(page, result, drawing.floor, drawing.level, decoder)
+            elif isinstance(result, LatticeRelease):
+                assert areas is not None
+                sheet = prior.AreaSheet(page, result, areas, drawing.fraction, int(drawing.smooth_), graph.rescale)
             else:
                 assert isinstance(result, PathRelease)
-                what = f"{paths} path{'s' if paths > 1 else ''}"
-                files = PathSheet(page, result, fraction, smooth_).write(out)
+                sheet = PathSheet(page, result, drawing.fraction, drawing.smooth_)
+            written = sheet.write(files.out)
         certificate = result.certificate
         if book is None:
             note("No --ledger: nothing remembers this release, so nothing stops the budget being spent twice.")
-        if private_report is None:
+        if files.private_report is None:
             # Said whatever the records hold: whether any row was changed is itself private.
             note("How many rows the stated rules changed or left out is private; --private-report FILE writes it down.")
         show(
@@ -461,26 +416,39 @@ def release(
                 "n": certificate.n,
                 "mechanism": mechanism,
                 "scale": ready.scale,
-                **({key: parameters[key] for key in ("ridge", "paths")} if mechanism == "posterior" else {}),
+                **({} if mechanism == "kernel-sum" else {key: parameters[key] for key in ("ridge", "paths")}),
                 **({} if plan is None else {"plan": plan.recommended.to_dict(), "verdict": plan.verdict}),
                 "ledger_entry": certificate.ledger_entry,
-                "out": str(out),
-                "files": files,
+                "out": str(files.out),
+                "files": written,
             },
             as_json=json_,
             lines=[
                 *([] if plan is None else [f"Planned: {plan.words}. {plan.verdict}"]),
-                f"Released {what}{certificate.of_records} on a grid of {' x '.join(map(str, shape))}.",
+                f"Released {_what(mechanism, paths)}{certificate.of_records} on {_where(areas, shape)}.",
                 f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {round_up_significant(certificate.delta)} "
                 f"(neighbours: {certificate.neighbours}; {certificate.rule}).",
-                f"{out}: {', '.join(files)}",
+                f"{files.out}: {', '.join(written)}",
             ],
         )
 
 
-KINDS: dict[str, type[PosteriorMechanism] | type[KernelSumMechanism]] = {
+def _what(mechanism: str, paths: int) -> str:
+    if mechanism == "kernel-sum":
+        return "value sum and density"
+    return f"{paths} path{'s' if paths > 1 else ''}"
+
+
+def _where(areas: Areas | None, shape: tuple[int, ...]) -> str:
+    if areas is None:
+        return f"a grid of {' x '.join(map(str, shape))}"
+    return f"{areas.lattice.size:,} {areas.kind}"
+
+
+KINDS: dict[str, type[PosteriorMechanism] | type[KernelSumMechanism] | type[LatticeMechanism]] = {
     "posterior": PosteriorMechanism,
     "kernel-sum": KernelSumMechanism,
+    "lattice": LatticeMechanism,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from discretion.cli.console import note, plain_errors, show
 from discretion.cli.cost import calibrate, cost
+from discretion.cli.groups import grouped
 from discretion.cli.plan import plan
 from discretion.privacy import (
     GaussianDP,
@@ -23,7 +25,7 @@ from discretion.privacy import (
     round_up,
     round_up_significant,
 )
-from discretion.selection.bounds import selection_loss
+from discretion.selection.bounds import Rule, selection_loss
 from discretion.selection.lower_bound import selection_lower_bound
 from discretion.selection.planner import (
     SHAPES,
@@ -38,74 +40,96 @@ from discretion.selection.repetitions import Binomial, Capped, Fixed, NegativeBi
 
 BASES = {"gaussian": "mu", "pure": "epsilon", "zcdp": "rho"}
 
-Base = Annotated[
-    str,
-    typer.Option(
-        help="gaussian (--mu), pure (--epsilon), zcdp (--rho) or approximate (--epsilon and --delta0): one run."
-    ),
-]
-Mu = Annotated[float | None, typer.Option(help="mu of Gaussian DP of one run.")]
-Epsilon = Annotated[float | None, typer.Option(help="epsilon of one run.")]
-Rho = Annotated[float | None, typer.Option(help="rho of zero-concentrated DP of one run.")]
-Delta0 = Annotated[float | None, typer.Option(help="delta of one run, with --base approximate.")]
-Runs = Annotated[
-    str, typer.Option(help="Law of the number of runs: poisson, tnb, geometric, logarithmic, binomial, fixed.")
-]
-Mean = Annotated[float, typer.Option(help="Mean number of runs.")]
-Shape = Annotated[float | None, typer.Option(help="Shape of tnb, above -1 (0 logarithmic, 1 geometric).")]
-Trials = Annotated[int | None, typer.Option(help="Trials of binomial; the most runs there can be.")]
-Cap = Annotated[int | None, typer.Option(help="Most runs, declared beforehand: another law, never above it.")]
-Delta = Annotated[float, typer.Option(help="delta of the whole selection.")]
-Rule = Annotated[str, typer.Option(help="best, renyi or profile.")]
-Relation = Annotated[Neighbours, typer.Option(help="The neighbour relation of the base's loss.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
+@dataclass(frozen=True)
+class OneRun:
+    """What one run costs, and what is asked of the selection."""
+
+    base: Annotated[
+        str,
+        typer.Option(
+            help="gaussian (--mu), pure (--epsilon), zcdp (--rho) or approximate (--epsilon and --delta0): one run."
+        ),
+    ] = "gaussian"
+    mu: Annotated[float | None, typer.Option(help="mu of Gaussian DP of one run.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="epsilon of one run.")] = None
+    rho: Annotated[float | None, typer.Option(help="rho of zero-concentrated DP of one run.")] = None
+    delta0: Annotated[float | None, typer.Option(help="delta of one run, with --base approximate.")] = None
+    delta: Annotated[float, typer.Option(help="delta of the whole selection.")] = 1e-6
+    rule: Annotated[str, typer.Option(help="best, renyi or profile.")] = "best"
+    neighbours: Annotated[Neighbours, typer.Option(help="The neighbour relation of the base's loss.")] = (
+        Neighbours.REPLACE
+    )
+
+    @property
+    def account(self) -> Rule:
+        """The rule of the account; `selection_loss` refuses what is none."""
+        return self.rule  # pyright: ignore[reportReturnType]
+
+    def loss(self) -> PrivacyLoss:
+        """The loss of one run."""
+        kind, values = self.base, {"mu": self.mu, "epsilon": self.epsilon, "rho": self.rho}
+        if kind not in (*BASES, "approximate"):
+            raise ValueError(f"--base is {', '.join(BASES)} or approximate; got {kind!r}.")
+        name = BASES.get(kind, "epsilon")
+        value = values[name]
+        extra = [f"--{other}" for other, each in values.items() if each is not None and other != name]
+        if kind != "approximate" and self.delta0 is not None:
+            extra.append("--delta0")
+        if extra:
+            raise ValueError(f"--base {kind} does not take {' and '.join(extra)}.")
+        if value is None or not 0 < value < float("inf"):
+            raise ValueError(f"--base {kind} needs --{name}, a positive number.")
+        if kind != "approximate":
+            return base_loss(kind, self.neighbours)(value)
+        if self.delta0 is None or not 0 < self.delta0 < 1:
+            raise ValueError("--base approximate needs --delta0 between 0 and 1.")
+        rule = f"({value:g}, {self.delta0:g})-DP"
+        return PrivacyProfile((value,), (self.delta0,), neighbours=self.neighbours, rule=rule)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The law of the number of runs."""
+
+    runs: Annotated[
+        str, typer.Option(help="Law of the number of runs: poisson, tnb, geometric, logarithmic, binomial, fixed.")
+    ] = "geometric"
+    mean: Annotated[float, typer.Option(help="Mean number of runs.")] = 10.0
+    shape: Annotated[float | None, typer.Option(help="Shape of tnb, above -1 (0 logarithmic, 1 geometric).")] = None
+    trials: Annotated[int | None, typer.Option(help="Trials of binomial; the most runs there can be.")] = None
+    cap: Annotated[int | None, typer.Option(help="Most runs, declared beforehand: another law, never above it.")] = None
+
+    def family(self) -> Callable[[float], Repetitions]:
+        """From the mean to the law."""
+        return law_family(self.runs, self.shape, self.trials, self.cap)
+
+    def law(self) -> Repetitions:
+        """The law of the mean that was given."""
+        return self.family()(self.mean)
+
+
 @cost.command("selection")
-def cost_selection(
-    base: Base = "gaussian",
-    mu: Mu = None,
-    epsilon: Epsilon = None,
-    rho: Rho = None,
-    delta0: Delta0 = None,
-    runs: Runs = "geometric",
-    mean: Mean = 10.0,
-    shape: Shape = None,
-    trials: Trials = None,
-    cap: Cap = None,
-    delta: Delta = 1e-6,
-    rule: Rule = "best",
-    neighbours: Relation = Neighbours.REPLACE,
-    json_: Json = False,
-) -> None:
+@grouped
+def cost_selection(one: OneRun, several: Runs, json_: Json = False) -> None:
     """Epsilon of releasing the best of a random number of private runs, beside that of one run."""
     with plain_errors():
-        loss = _base(base, {"mu": mu, "epsilon": epsilon, "rho": rho}, delta0, neighbours)
-        law = law_family(runs, shape, trials, cap)(mean)
-        result = _account(loss, law, delta, rule)
+        result = _account(one.loss(), several.law(), one)
         show(result, as_json=json_, lines=_lines(result))
         _notes(result, json_)
 
 
 @calibrate.command("selection")
+@grouped
 def calibrate_selection(
     total_epsilon: Annotated[float, typer.Option(help="Epsilon of the whole selection.")],
+    one: OneRun,
+    several: Runs,
     solve: Annotated[
         str, typer.Option(help="What to find: base (the budget of one run) or mean (of the runs).")
     ] = "base",
-    base: Base = "gaussian",
-    mu: Mu = None,
-    epsilon: Epsilon = None,
-    rho: Rho = None,
-    delta0: Delta0 = None,
-    runs: Runs = "geometric",
-    mean: Mean = 10.0,
-    shape: Shape = None,
-    trials: Trials = None,
-    cap: Cap = None,
-    delta: Delta = 1e-6,
-    rule: Rule = "best",
-    neighbours: Relation = Neighbours.REPLACE,
     json_: Json = False,
 ) -> None:
     """The largest budget of one run, or the largest mean number of runs, within a total epsilon.
@@ -115,20 +139,18 @@ def calibrate_selection(
     with plain_errors():
         if not total_epsilon > 0:
             raise ValueError(f"--total-epsilon must be positive; got {total_epsilon!r}.")
-        family = law_family(runs, shape, trials, cap)
         if solve == "base":
-            if base not in BASES:
+            if one.base not in BASES:
                 raise ValueError(f"--solve base finds {', '.join(BASES.values())} of --base {', '.join(BASES)}.")
-            law = family(mean)
-            make = base_loss(base, neighbours)
-            value = affordable_base(make, law, total_epsilon, delta, rule=rule)  # pyright: ignore[reportArgumentType]
-            result, name = _account(make(value), law, delta, rule), BASES[base]
+            name, law, make = BASES[one.base], several.law(), base_loss(one.base, one.neighbours)
+            value = affordable_base(make, law, total_epsilon, one.delta, rule=one.account)
+            result = _account(make(value), law, one)
         elif solve == "mean":
-            if runs == "fixed":
+            if several.runs == "fixed":
                 raise ValueError("A fixed number of runs has no mean to solve for; choose another law with --runs.")
-            loss = _base(base, {"mu": mu, "epsilon": epsilon, "rho": rho}, delta0, neighbours)
-            law = affordable_mean(loss, family, total_epsilon, delta, rule=rule)  # pyright: ignore[reportArgumentType]
-            result, name, value = _account(loss, law, delta, rule), "mean", law.mean
+            loss, name = one.loss(), "mean"
+            law = affordable_mean(loss, several.family(), total_epsilon, one.delta, rule=one.account)
+            result, value = _account(loss, law, one), law.mean
         else:
             raise ValueError(f"--solve is base or mean; got {solve!r}.")
         show({name: value} | result, as_json=json_, lines=[f"{name} = {value!r}", *_lines(result)])
@@ -136,29 +158,23 @@ def calibrate_selection(
 
 
 @plan.command("selection")
+@grouped
 def plan_selection(
+    one: OneRun,
     good: Annotated[float, typer.Option(help="Chance that one run is good: 0.1 for the best tenth of all.")] = 0.1,
     success: Annotated[float, typer.Option(help="Chance that the selection includes a good run.")] = 0.63,
-    base: Base = "gaussian",
-    mu: Mu = None,
-    epsilon: Epsilon = None,
-    rho: Rho = None,
-    delta0: Delta0 = None,
-    delta: Delta = 1e-6,
     shapes: Annotated[str, typer.Option(help="Shapes of the truncated negative binomial laws.")] = ",".join(
         f"{each:g}" for each in SHAPES
     ),
     most_q99: Annotated[
         int | None, typer.Option("--most-runs", help="Leave out laws that exceed this one time in a hundred.")
     ] = None,
-    rule: Rule = "best",
-    neighbours: Relation = Neighbours.REPLACE,
     out: Annotated[Path | None, typer.Option(help="Draw the comparison: a .png, .svg or .pdf file.")] = None,
     json_: Json = False,
 ) -> None:
     """Laws of the number of runs that find a good candidate equally often, the cheapest in privacy first."""
     with plain_errors():
-        loss = _base(base, {"mu": mu, "epsilon": epsilon, "rho": rho}, delta0, neighbours)
+        loss, delta = one.loss(), one.delta
         try:
             wanted = [float(each) for each in shapes.split(",")]
         except ValueError:
@@ -170,7 +186,7 @@ def plan_selection(
             success=success,
             shapes=wanted,
             most_q99=most_q99,
-            rule=rule,  # pyright: ignore
+            rule=one.account,
         )
         single = loss.epsilon(delta)
         if out is not None:
@@ -191,26 +207,6 @@ def plan_selection(
         show(result | {"laws": [each.to_dict() for each in found]}, as_json=json_, lines=lines)
         if not json_:
             note("q99: exceeded one time in a hundred. Only the best run may ever be seen, never K.")
-
-
-def _base(kind: str, values: dict[str, float | None], delta0: float | None, neighbours: Neighbours) -> PrivacyLoss:
-    """The loss of one run."""
-    if kind not in (*BASES, "approximate"):
-        raise ValueError(f"--base is {', '.join(BASES)} or approximate; got {kind!r}.")
-    name = BASES.get(kind, "epsilon")
-    value = values[name]
-    extra = [f"--{other}" for other, each in values.items() if each is not None and other != name]
-    if kind != "approximate" and delta0 is not None:
-        extra.append("--delta0")
-    if extra:
-        raise ValueError(f"--base {kind} does not take {' and '.join(extra)}.")
-    if value is None or not 0 < value < float("inf"):
-        raise ValueError(f"--base {kind} needs --{name}, a positive number.")
-    if kind != "approximate":
-        return base_loss(kind, neighbours)(value)
-    if delta0 is None or not 0 < delta0 < 1:
-        raise ValueError("--base approximate needs --delta0 between 0 and 1.")
-    return PrivacyProfile((value,), (delta0,), neighbours=neighbours, rule=f"({value:g}, {delta0:g})-DP")
 
 
 def law_family(runs: str, shape: float | None, trials: int | None, cap: int | None) -> Callable[[float], Repetitions]:
@@ -240,10 +236,11 @@ def law_family(runs: str, shape: float | None, trials: int | None, cap: int | No
     return family if cap is None else lambda mean: Capped(family(mean), cap)
 
 
-def _account(base: PrivacyLoss, law: Repetitions, delta: float, rule: str) -> dict[str, Any]:
+def _account(base: PrivacyLoss, law: Repetitions, asked: OneRun) -> dict[str, Any]:
+    delta = asked.delta
     if not 0 < delta < 1:
         raise ValueError(f"--delta must lie strictly between 0 and 1; got {delta!r}.")
-    guarantee: Guarantee = selection_loss(base, law, rule=rule).guarantee(delta)  # pyright: ignore[reportArgumentType]
+    guarantee: Guarantee = selection_loss(base, law, rule=asked.account).guarantee(delta)
     exact = isinstance(base, GaussianDP | PureDP | PrivacyProfile)
     return {
         "single_epsilon": base.epsilon(delta),

@@ -125,13 +125,16 @@ class Sheet(ABC):
         certificate = self.release.certificate
         return {"epsilon": float(round_up(certificate.epsilon, 3)), "delta": certificate.delta}
 
+    @property
+    def tags(self) -> dict[str, Any]:
+        """What is kept inside files of geographic information systems."""
+        made = self.release.certificate
+        return {**self.cost, "unit": made.unit, "certificate": made.ledger_entry or made.created}
+
     def _tables(self, out: Path) -> list[str]:
         """The released numbers: CSV always, GeoJSON in the plane, GeoTIFF and GeoParquet where asked."""
         page, places, columns = self.page, self.release.locations, self.columns()
-        with (out / f"{self.STEM}.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([*page.names, *columns])
-            writer.writerows(np.column_stack([places, *columns.values()]).tolist())
+        self._csv(out / f"{self.STEM}.csv", places, columns)
         files = [f"{self.STEM}.csv"]
         if len(page.names) != 2:
             return files
@@ -141,8 +144,7 @@ class Sheet(ABC):
         files.append(f"{self.STEM}.geojson")
         if page.projection is None:
             return files
-        certificate, mechanism = self.release.certificate, self.release.mechanism
-        tags = {**self.cost, "unit": certificate.unit, "certificate": certificate.ledger_entry or certificate.created}
+        mechanism, tags = self.release.mechanism, self.tags
         for form in page.formats:
             target = out / f"{self.STEM}{suffix(form)}"
             if form == "geotiff":
@@ -152,6 +154,12 @@ class Sheet(ABC):
                 write_geoparquet(target, places, columns, projection=page.projection, tags=tags)
             files.append(target.name)
         return files
+
+    def _csv(self, path: Path, places: Floats, columns: dict[str, Any]) -> None:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*self.page.names, *columns])
+            writer.writerows(zip(*places.T.tolist(), *(each.tolist() for each in columns.values()), strict=True))
 
     # --- outlines and pictures
 
@@ -180,13 +188,14 @@ class Sheet(ABC):
         ]
         return write_geojson(out / "excursion.geojson", features, projection=page.projection).name
 
+    def _grid(self) -> dict[str, Any]:
+        x, y = self.axes
+        return {"x": x, "y": y}
+
     def _picture(self) -> dict[str, Any]:
         """Arguments that every picture of this release takes."""
         page, certificate = self.page, self.release.certificate
-        x, y = self.axes
         return {
-            "x": x,
-            "y": y,
             "region": page.region,
             "title": page.heading,
             "threshold": page.threshold,
@@ -223,7 +232,7 @@ class PathSheet(Sheet):
             files.insert(0, self._outlines(out, [(self._excursion(together, ~self.inside), about)]))
             outlines = [self._excursion(field) for field in (together, *fields)]
         shown, look = self._shown(fields)
-        look = self._picture() | look
+        look = self._grid() | self._picture() | look
         look["key"] = Key(inner=f"{page.units} {page.condition}" if any(outlines) else "")
         draw_map(out / "map.png", values=shown.mean(axis=0), polygons=outlines[0], **look)
         if len(fields) > 1:
@@ -322,6 +331,7 @@ class SumSheet(Sheet):
             subtitle=f"Local mean{self.release.certificate.of_records}, released at epsilon "
             f"{round_up(self.release.certificate.epsilon, 2)}",
             key=key,
+            **self._grid(),
             **self._picture(),
         )
         return files

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,48 +18,110 @@ from discretion.cli import options
 from discretion.cli.console import note
 from discretion.gp import Box
 from discretion.spatial.hexagons import HexagonLattice, aggregate
-from discretion.spatial.projection import suggest_crs
+from discretion.spatial.projection import Projection, suggest_crs
 from discretion.spatial.reading import Records, read_table
 
 PANEL = "The table"
 
-HELP = {
-    "covariates": "Columns that say where, separated by a comma.",
-    "response": "Column that says what.",
-    "domain": "Public range of each covariate, such as 503000:562000,155000:201000. Never read off the records.",
-    "response_range": "Public range of the response after --transform, such as 12:14; responses are clipped to it.",
-    "transform": "none or log (natural).",
-    "where": "Keep rows with column=value; may be repeated.",
-    "aggregate": "hexagons:SIZE makes one record of each hexagon of a public lattice: its centre and median response.",
-    "minimum_count": "Rows a hexagon needs to become a record.",
-    "outside": "Rows outside the domain: refuse, clamp or drop.",
-    "missing": "Missing values: refuse or drop.",
-    "delimiter": "Field separator; found by itself if left out.",
-    "decimal": "Decimal mark: . or ,",
-    "encoding": "Text encoding.",
-    "crs": "Projected coordinate system, such as EPSG:27700, for GeoJSON in lon/lat.",
-}
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read: options of every command that reads one."""
+
+    transform: Annotated[str, typer.Option(help="none or log (natural).", rich_help_panel=PANEL)] = "none"
+    where: Annotated[
+        list[str] | None, typer.Option(help="Keep rows with column=value; may be repeated.", rich_help_panel=PANEL)
+    ] = None
+    outside: Annotated[
+        str, typer.Option(help="Rows outside the domain: refuse, clamp or drop.", rich_help_panel=PANEL)
+    ] = "refuse"
+    missing: Annotated[str, typer.Option(help="Missing values: refuse or drop.", rich_help_panel=PANEL)] = "refuse"
+    delimiter: Annotated[
+        str | None, typer.Option(help="Field separator; found by itself if left out.", rich_help_panel=PANEL)
+    ] = None
+    decimal: Annotated[str, typer.Option(help="Decimal mark: . or ,", rich_help_panel=PANEL)] = "."
+    encoding: Annotated[str, typer.Option(help="Text encoding.", rich_help_panel=PANEL)] = "utf-8-sig"
+
+    def rules(
+        self, covariates: Sequence[str], response: str, domain: Box, response_range: tuple[float, float], **more: Any
+    ) -> TableRules:
+        """The rules for tables with these columns and public ranges; ``more`` as in `TableRules`."""
+        return TableRules(covariates, response, domain, response_range, self, **more)
 
 
-def option(name: str, panel: str = PANEL, *flags: str) -> Any:
-    """The option of that name, in a panel of the help."""
-    return typer.Option(*flags, help=HELP[name], rich_help_panel=panel)
+@dataclass(frozen=True)
+class Columns:
+    """What a private table holds, and its public ranges."""
 
+    covariates: Annotated[
+        str, typer.Option(help="Columns that say where, separated by a comma.", rich_help_panel=PANEL)
+    ]
+    response: Annotated[str, typer.Option(help="Column that says what.", rich_help_panel=PANEL)]
+    domain: Annotated[
+        str,
+        typer.Option(
+            help="Public range of each covariate, such as 503000:562000,155000:201000. Never read off the records.",
+            rich_help_panel=PANEL,
+        ),
+    ]
+    response_range: Annotated[
+        str,
+        typer.Option(
+            help="Public range of the response after --transform, such as 12:14; responses are clipped to it.",
+            rich_help_panel=PANEL,
+        ),
+    ]
+    aggregate_: Annotated[
+        str | None,
+        typer.Option(
+            "--aggregate",
+            help="hexagons:SIZE makes one record of each hexagon of a public lattice: its centre and median response.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    minimum_count: Annotated[
+        int, typer.Option(help="Rows a hexagon needs to become a record.", rich_help_panel=PANEL)
+    ] = 3
+    crs: Annotated[
+        str | None,
+        typer.Option(
+            help="Projected coordinate system, such as EPSG:27700, for GeoJSON in lon/lat.", rich_help_panel=PANEL
+        ),
+    ] = None
 
-Covariates = Annotated[str, option("covariates")]
-Response = Annotated[str, option("response")]
-Domain = Annotated[str, option("domain")]
-ResponseRange = Annotated[str, option("response_range")]
-Transform = Annotated[str, option("transform")]
-Where = Annotated[list[str] | None, option("where")]
-Aggregate = Annotated[str | None, option("aggregate", PANEL, "--aggregate")]
-MinimumCount = Annotated[int, option("minimum_count")]
-Outside = Annotated[str, option("outside")]
-Missing = Annotated[str, option("missing")]
-Delimiter = Annotated[str | None, option("delimiter")]
-Decimal = Annotated[str, option("decimal")]
-Encoding = Annotated[str, option("encoding")]
-Crs = Annotated[str | None, option("crs")]
+    @cached_property
+    def box(self) -> Box:
+        """The public domain."""
+        return options.box(self.domain)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the covariates, one for each range of the domain."""
+        return names_of(self.covariates, self.box)
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """The public range of the response."""
+        return options.interval(self.response_range, "--response-range")
+
+    @cached_property
+    def projection(self) -> Projection | None:
+        """The coordinate system, if one was named."""
+        return None if self.crs is None else Projection(self.crs, self.box)
+
+    def rules(self, reading: Reading) -> TableRules:
+        """How this table, and any other that is like it, is read."""
+        if self.minimum_count < 1:
+            raise ValueError(f"--minimum-count must be at least 1; got {self.minimum_count}.")
+        return reading.rules(
+            self.names,
+            self.response,
+            self.box,
+            self.range,
+            lattice=lattice_of(self.aggregate_, self.box),
+            minimum_count=self.minimum_count,
+            length="units" if self.projection is None else self.projection.unit,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,13 +132,7 @@ class TableRules:
     response: str
     domain: Box
     response_range: tuple[float, float]
-    transform: str
-    where: Sequence[str]
-    outside: str
-    missing: str
-    delimiter: str | None
-    decimal: str
-    encoding: str
+    reading: Reading
     lattice: HexagonLattice | None = None
     minimum_count: int = 1
     length: str = "units"
@@ -88,14 +145,14 @@ class TableRules:
             response=self.response,
             domain=self.domain,
             response_range=self.response_range,
-            transform=self.transform,  # pyright: ignore[reportArgumentType]
-            outside=self.outside,  # pyright: ignore[reportArgumentType]
-            missing=self.missing,  # pyright: ignore[reportArgumentType]
-            where=options.conditions(list(self.where)),
+            transform=self.reading.transform,  # pyright: ignore[reportArgumentType]
+            outside=self.reading.outside,  # pyright: ignore[reportArgumentType]
+            missing=self.reading.missing,  # pyright: ignore[reportArgumentType]
+            where=options.conditions(self.reading.where or []),
             unit_id=unit_id,
-            delimiter=self.delimiter,
-            decimal=self.decimal,  # pyright: ignore[reportArgumentType]
-            encoding=self.encoding,
+            delimiter=self.reading.delimiter,
+            decimal=self.reading.decimal,  # pyright: ignore[reportArgumentType]
+            encoding=self.reading.encoding,
         )
         if self.lattice is None:
             return found
@@ -104,9 +161,9 @@ class TableRules:
     @property
     def kept(self) -> str:
         """What the rules that leave rows out mean for the promise, in words for the certificate."""
-        rules = [f"rows without {condition}" for condition in self.where]
-        rules += ["rows with a missing value"] if self.missing == "drop" else []
-        rules += ["rows outside the domain"] if self.outside == "drop" else []
+        rules = [f"rows without {condition}" for condition in self.reading.where or []]
+        rules += ["rows with a missing value"] if self.reading.missing == "drop" else []
+        rules += ["rows outside the domain"] if self.reading.outside == "drop" else []
         if not rules:
             return ""
         return f". Left out by rule: {', '.join(rules)}; the promise is for the rows kept, given how many were kept"

@@ -14,9 +14,11 @@ import typer
 
 from discretion.cli import options, tables, winner
 from discretion.cli.console import note, plain_errors, show, steps
+from discretion.cli.drawing import Drawing, Files
+from discretion.cli.groups import grouped
 from discretion.cli.release import FILES, KINDS, MOST_POINTS, ONE_ROW, unit_of
 from discretion.cli.selection import law_family
-from discretion.cli.sheet import Page, check_geotiff, claim_folder
+from discretion.cli.sheet import check_geotiff, claim_folder
 from discretion.gp import kernel
 from discretion.posterior.agreement import Agreement, MeanAgreement
 from discretion.posterior.records import Records
@@ -35,43 +37,32 @@ from discretion.selection.charged import charged
 from discretion.selection.search import SelectionMechanism
 from discretion.selection.within import search_within
 from discretion.spatial.hexagons import unit_of_privacy
-from discretion.spatial.projection import Projection
-from discretion.spatial.raster import suffix
-from discretion.spatial.region import Region
 
 NO_MAP = 5
 """Exit code of a search that ended, and was paid for, without a map."""
 LAWS = ("poisson", "geometric", "logarithmic", "tnb")
+TUNED = ("kernel-sum", "posterior")
 POSTERIOR_ONLY = ("ridge", "paths", "rule", "fraction", "smooth_")
 
 CANDIDATES, SEARCH, PRIVACY, MAP, OUTPUT = "The candidates", "The search", "Privacy", "The map", "Output"
 LIST = "numbers with commas, or LOW:HIGH:COUNT by equal factors"
 
 
+@grouped
 def tune(
     context: typer.Context,
     table: Annotated[
         Path, typer.Argument(metavar="TABLE", help="CSV (also .gz) or Parquet: one row per record. PRIVATE.")
     ],
-    covariates: tables.Covariates,
-    response: tables.Response,
-    domain: tables.Domain,
-    response_range: tables.ResponseRange,
+    columns: tables.Columns,
+    reading: tables.Reading,
+    drawing: Drawing,
+    files: Files,
+    *,
     length_scale: Annotated[str, typer.Option(help=f"Length scales to try: {LIST}.", rich_help_panel=CANDIDATES)],
     epsilon: Annotated[
         float, typer.Option(help="Epsilon of everything: all runs, their scores, and the map.", rich_help_panel=PRIVACY)
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.", rich_help_panel=OUTPUT)],
-    transform: tables.Transform = "none",
-    where: tables.Where = None,
-    aggregate_: tables.Aggregate = None,
-    minimum_count: tables.MinimumCount = 3,
-    outside: tables.Outside = "refuse",
-    missing: tables.Missing = "refuse",
-    delimiter: tables.Delimiter = None,
-    decimal: tables.Decimal = ".",
-    encoding: tables.Encoding = "utf-8-sig",
-    crs: tables.Crs = None,
     mechanism: Annotated[
         str, typer.Option(help="kernel-sum or posterior, as in release.", rich_help_panel=CANDIDATES)
     ] = "kernel-sum",
@@ -155,34 +146,6 @@ def tune(
     grid: Annotated[
         str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
     ] = "60",
-    threshold: Annotated[
-        float | None, typer.Option(help="Map where the response is at least this.", rich_help_panel=MAP)
-    ] = None,
-    below: Annotated[bool, typer.Option(help="Map where it is at most the threshold.", rich_help_panel=MAP)] = False,
-    fraction: Annotated[float, typer.Option(help="Share of the paths that must agree.", rich_help_panel=MAP)] = 0.5,
-    smooth_: Annotated[
-        float, typer.Option("--smooth", help="Smoothing of the paths, sd in grid cells.", rich_help_panel=MAP)
-    ] = 0.0,
-    floor: Annotated[
-        float, typer.Option(help="kernel-sum: rows that must be near for a local mean.", rich_help_panel=MAP)
-    ] = 20.0,
-    level: Annotated[
-        float, typer.Option(help="kernel-sum: confidence of the inner and outer set.", rich_help_panel=MAP)
-    ] = 0.95,
-    region: Annotated[
-        Path | None, typer.Option(help="Public GeoJSON outline; the map stays inside.", rich_help_panel=MAP)
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the map.", rich_help_panel=MAP)] = None,
-    units: Annotated[str | None, typer.Option(help="Units of the response on the legend.", rich_help_panel=MAP)] = None,
-    source: Annotated[str, typer.Option(help="Attribution of the data, printed on the map.", rich_help_panel=MAP)] = "",
-    formats: Annotated[
-        str, typer.Option(help="Further files: geotiff, geoparquet, or both; need --crs.", rich_help_panel=OUTPUT)
-    ] = "",
-    force: Annotated[bool, typer.Option(help="Replace earlier results in --out.", rich_help_panel=OUTPUT)] = False,
-    private_report: Annotated[
-        Path | None,
-        typer.Option(help="PRIVATE file for the data owner: what the rules left out.", rich_help_panel=OUTPUT),
-    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=OUTPUT)] = False,
     config: Annotated[
         Path | None,
@@ -200,27 +163,16 @@ def tune(
     that leaves. Exit code 5: the search ended without a map (no run was drawn, or all failed); it is paid for.
     """
     with plain_errors():
-        box = options.box(domain)
-        names = tables.names_of(covariates, box)
+        box, names, (low, high) = columns.box, columns.names, columns.range
         grid_shape = options.counts(grid, box.dimension)
-        low, high = options.interval(response_range, "--response-range")
         middle = 0.5 * (low + high) if centre is None else centre
         scored = score or ("held-out" if public_table is None else "public")
         n_is_private = neighbours is Neighbours.ADD_REMOVE
         keep = _journal(journal, ledger)
         mistakes = (
-            (threshold is not None and box.dimension != 2, "--threshold draws a map and needs two covariates."),
-            (
-                threshold is not None and not low <= threshold <= high,
-                f"--threshold {threshold} lies outside --response-range {response_range}.",
-            ),
-            (not 0 < fraction <= 1, f"--fraction must lie above 0 and at most at 1; got {fraction:g}."),
-            (not 0 < level < 1, f"--level must lie strictly between 0 and 1; got {level:g}."),
-            (not 0 <= smooth_ < math.inf, f"--smooth must be a number >= 0; got {smooth_:g}."),
-            (not 0 <= floor < math.inf, f"--floor must be a number >= 0; got {floor:g}."),
-            (minimum_count < 1, f"--minimum-count must be at least 1; got {minimum_count}."),
+            *drawing.mistakes(columns),
             (length_unit not in ("domain", "data"), f"--length-unit is domain or data; got {length_unit!r}."),
-            (mechanism not in KINDS, f"--mechanism is {' or '.join(KINDS)}; got {mechanism!r}."),
+            (mechanism not in TUNED, f"--mechanism is {' or '.join(TUNED)}; got {mechanism!r}."),
             (
                 mechanism == "posterior" and math.prod(grid_shape) > MOST_POINTS,
                 f"--grid {grid} has more than {MOST_POINTS:,} points, too many for posterior paths.",
@@ -246,13 +198,16 @@ def tune(
                 "--neighbours add-remove: the number of rows is private, so --delta must be a number.",
             ),
             (
-                unit_id is not None and aggregate_ is not None,
+                unit_id is not None and columns.aggregate_ is not None,
                 "--aggregate makes one record of each hexagon, in which the rows of many units are mixed; there is no "
                 "account of units for that. Leave --unit-id out, or tune on the rows themselves.",
             ),
             *(
-                (each is not None and each.resolve().is_relative_to(out.resolve()), f"{name} must not lie in --out.")
-                for name, each in (("--private-report", private_report), ("The journal", keep))
+                (
+                    each is not None and each.resolve().is_relative_to(files.out.resolve()),
+                    f"{name} must not lie in --out.",
+                )
+                for name, each in (("--private-report", files.private_report), ("The journal", keep))
             ),
         )
         for made, mistake in mistakes:
@@ -262,30 +217,10 @@ def tune(
             options.refuse_given(context, POSTERIOR_ONLY, "only --mechanism posterior has it")
         if scored == "public":
             options.refuse_given(context, ("validation_share",), "only --score held-out has it")
-        projection = None if crs is None else Projection(crs, box)
-        wanted = tuple(name for name in formats.replace(" ", "").split(",") if name and suffix(name))
-        if wanted and projection is None:
-            raise ValueError("--formats needs --crs: the files say where they are.")
-        length = "units" if projection is None else projection.unit
-        rules = tables.TableRules(
-            names,
-            response,
-            box,
-            (low, high),
-            transform,
-            where or [],
-            outside,
-            missing,
-            delimiter,
-            decimal,
-            encoding,
-            tables.lattice_of(aggregate_, box),
-            minimum_count,
-            length,
-        )
+        wanted, rules = files.wanted(columns), columns.rules(reading)
         who = unit_of(unit, unit_id, 1)
         if rules.lattice is not None:
-            who = unit_of_privacy(rules.lattice, minimum_count, length=length)
+            who = unit_of_privacy(rules.lattice, columns.minimum_count, length=rules.length)
         common: dict[str, Any] = {
             "domain": box,
             "locations": box.grid(grid_shape),
@@ -308,19 +243,18 @@ def tune(
         for each in tried:
             kind(scale=1.0, delta=0.5, **common, **each)
         law = law_family(runs, shape, None, cap)(mean)
-        agreement = Agreement((low, high), threshold, below, fraction, smooth_)
-        outline = None if region is None else Region.read(region)
-        if outline is not None and box.dimension == 2 and not outline.contains(common["locations"]).any():
-            raise ValueError(f"--region {region} holds no point of the grid; is it in the table's coordinates?")
+        agreement = Agreement((low, high), drawing.threshold, drawing.below, drawing.fraction, drawing.smooth_)
+        if box.dimension == 2:
+            drawing.check_region(common["locations"])
         if ledger is not None and "://" not in ledger and not Path(ledger).exists():
             raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
         _check_journal(keep, resume)
         book = None if ledger is None else Ledger.open(ledger)
-        claim_folder(out, {*FILES, winner.SEARCH_FILE}, force or resume)
-        if projection is None:
+        claim_folder(files.out, {*FILES, winner.SEARCH_FILE}, files.force or resume)
+        if columns.projection is None:
             tables.warn_of_degrees(names, box)
         elif "geotiff" in wanted:
-            check_geotiff(out, box, projection, common["unit"])
+            check_geotiff(files.out, box, columns.projection, common["unit"])
 
         with steps() as step:
             step("Reading the table")
@@ -341,7 +275,7 @@ def tune(
                 return Records(one.covariates, one.response, one.units)
 
             read = read if unit_id is None else read.bounded(1)
-            tables.report(private_report, read)
+            tables.report(files.private_report, read)
             records = Records(whole.covariates, whole.response, whole.units)
             # Under add/remove the true number enters nothing.
             n = read.n if most_records is None else most_records
@@ -357,26 +291,18 @@ def tune(
             search, _ = search_within(search_of, epsilon, None if n_is_private else n)
             search.check(picked(records, SystemRandomness()))
             step("Searching")
-            page = Page(
-                names,
-                threshold,
-                below,
-                outline,
-                projection,
-                title,
-                units or (f"log {response}" if transform == "log" else response),
-                transform == "log",
-                source,
-                wanted,
-            )
-            files: list[str] = []
+            page = drawing.page(columns, reading, wanted)
+            written: list[str] = []
 
             def save(found: SelectionRelease) -> None:
                 for name in {*FILES, winner.SEARCH_FILE}:
                     # No file of an earlier release may stand beside this certificate.
-                    (out / name).unlink(missing_ok=True)
-                files[:] = winner.write(
-                    found, goal, out, lambda best: winner.sheet(best, page, agreement, floor, level)
+                    (files.out / name).unlink(missing_ok=True)
+                written[:] = winner.write(
+                    found,
+                    goal,
+                    files.out,
+                    lambda best: winner.sheet(best, page, agreement, drawing.floor, drawing.level),
                 )
 
             try:
@@ -405,8 +331,8 @@ def tune(
                 "candidates": len(tried),
                 "law": law.parameters(),
                 "ledger_entry": certificate.ledger_entry,
-                "out": str(out),
-                "files": files,
+                "out": str(files.out),
+                "files": written,
             },
             as_json=json_,
             lines=[
@@ -414,7 +340,7 @@ def tune(
                 f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {round_up_significant(certificate.delta)} "
                 f"for tuning and release together, {round_up(result.one_run, 3)} for one run (neighbours: "
                 f"{certificate.neighbours}; {certificate.rule}).",
-                f"{out}: {', '.join(files)}",
+                f"{files.out}: {', '.join(written)}",
             ],
         )
         if result.outcome is not Outcome.CHOSEN:

@@ -1,5 +1,6 @@
 """Exact Gaussian processes: kernels with unit diagonal, posteriors (on the line in linear time), sample paths."""
 
+from discretion.gp.climb import Climb
 from discretion.gp.dense import DensePosterior, FactorisationError, ridge_floor
 from discretion.gp.domain import Ball, Box, Domain
 from discretion.gp.kernels import (
@@ -23,6 +24,7 @@ __all__ = [
     "RBF",
     "Ball",
     "Box",
+    "Climb",
     "DensePosterior",
     "Diagonal",
     "Domain",

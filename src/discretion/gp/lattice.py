@@ -17,248 +17,36 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array, csc_array, csr_array, diags_array, issparse, triu
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
-from scipy.spatial import KDTree
+from scipy.sparse import coo_array, csr_array, diags_array, issparse, triu
 
-from discretion.gp.dense import FactorisationError
 from discretion.gp.domain import Box
+from discretion.gp.precision import (
+    NotAPrior,
+    checked_precision,
+    inverse_columns,
+    largest_variance,
+    raised,
+    row_sum_bound,
+)
+from discretion.gp.sparse import Factor
+from discretion.gp.tiling import TILINGS, Nearest, Tiles, Tiling, cells_of_runs
 
-__all__ = ["DENSE", "TILINGS", "Factor", "Lattice", "NotAPrior", "Statistics", "Tiling", "node_statistics"]
+__all__ = ["DENSE", "Lattice"]
 
 Array = NDArray[np.float64]
 Sparse = Any  # csr_array: SciPy has no types
-Cells = NDArray[np.int64]
 
 DENSE = 4_000
 """Graphs of at most so many nodes have their dense covariance computed where an account needs it."""
 
-_LEAST_ROW_SUM = 1e-14
-_LEAST_KILLING = 1e-10
-_RAISE = 2e-14
-_LONG_ROW = 60
 _UP = 1.0 + 1e-9
-_GREEN_POINTS = 2**18
-_BLOCK = 512
-
-
-class NotAPrior(ValueError):
-    """The precision is not one for which the maximum principle holds, so there is no account; says why."""
-
-
-# --- condition (Q) --------------------------------------------------------------------------------
-
-
-def _checked_precision(Q: Any) -> tuple[Sparse, Array]:
-    """Q as a sparse array, and its row sums where they are not below 0, by the rules of the proof note."""
-    matrix: Sparse = csr_array(Q, dtype=np.float64)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    size = matrix.shape[0]
-    if matrix.ndim != 2 or matrix.shape[1] != size or size == 0:
-        raise NotAPrior(f"The precision must be a square matrix, one row for each node; got {matrix.shape}.")
-    if not np.isfinite(matrix.data).all():
-        raise NotAPrior("The precision must be finite.")
-    if (matrix != matrix.T).nnz:
-        raise NotAPrior("The precision must be symmetric, exactly: take (Q + Q.T) / 2.")
-    entries = matrix.tocoo()
-    if np.any(entries.data[entries.row != entries.col] > 0.0):
-        raise NotAPrior(
-            "The precision has positive entries off the diagonal, so the posterior mean may exceed the responses and "
-            "there is no account. First-order models (CAR, screened Laplacian) qualify; Matern fields of smoothness "
-            "1 and more, thin plates and the planar exponential kernel do not."
-        )
-    size_of_row = np.abs(matrix).sum(axis=1)
-    sums = np.asarray(matrix.sum(axis=1), dtype=np.float64)
-    for row in np.flatnonzero(np.diff(matrix.indptr) >= _LONG_ROW):
-        sums[row] = math.fsum(matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]])
-    low = np.flatnonzero(sums < -_LEAST_ROW_SUM * size_of_row)
-    if low.size:
-        raise NotAPrior(
-            f"The precision has negative row sums at {low.size} nodes (first node {low[0]}), so a node may be pulled "
-            "beyond its neighbours and the maximum principle is false. Constant-variance trees and rescaled "
-            "precisions fail here; kappa2 I + Laplacian does not."
-        )
-    killing = np.maximum(sums, 0.0)
-    count, component = connected_components(matrix, directed=False)
-    killed = np.bincount(component, killing, minlength=count)
-    if np.any(killed < _LEAST_KILLING * float(matrix.diagonal().max())):
-        raise NotAPrior(
-            "A connected component has no killing: its row sums are all 0 (an intrinsic CAR), its level has infinite "
-            "prior variance, and no proper prior exists without records. Add kappa2 > 0 to the diagonal, or use a "
-            "proper CAR, D - a W with a < 1."
-        )
-    return matrix, killing
-
-
-def _raised(matrix: Sparse) -> Sparse:
-    """``Q_ii + 2e-14 sum_j |Q_ij|``: a public change of the model, after which exact row sums exceed computed ones."""
-    return csr_array(matrix + diags_array(_RAISE * np.abs(matrix).sum(axis=1)))
-
-
-def _row_sum_bound(matrix: Sparse, factor: Factor) -> Array:
-    """``h >= Sigma 1``, checked by ``Q h >= 1``."""
-    h = factor.solve(np.ones(matrix.shape[0])) * (1.0 + 1e-6)
-    slack = 1e-14 * (np.abs(matrix) @ np.abs(h)).max()
-    if not float((matrix @ h).min()) - slack >= 1.0:
-        raise NotAPrior("The precision is too near to a singular one for double precision; raise its killing.")
-    return h
-
-
-# --- infinite lattices ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """The infinite lattice ``killing I + Laplacian`` of hexagons (6 neighbours) or squares (4), unit conductances.
-
-    A node set restricts it: the diagonal stays ``killing + degree``, so border nodes are killed more.
-    """
-
-    name: str
-    killing: float
-
-    def __post_init__(self) -> None:
-        if self.name not in TILINGS:
-            raise ValueError(f"A tiling is one of {', '.join(TILINGS)}; got {self.name!r}.")
-        if not (math.isfinite(self.killing) and 1e-6 <= self.killing <= 1e6):
-            raise ValueError(
-                f"killing (kappa^2) must lie in [1e-6, 1e6]: without it the prior is improper; got {self.killing!r}."
-            )
-
-    @property
-    def steps(self) -> Cells:
-        """Integer coordinates of the neighbours of a cell, (degree, 2)."""
-        return np.array(TILINGS[self.name], dtype=np.int64)
-
-    @property
-    def degree(self) -> int:
-        """Number of neighbours of a cell."""
-        return len(TILINGS[self.name])
-
-    @property
-    def frame(self) -> Array:
-        """Rows: positions of cells (1, 0) and (0, 1) at spacing 1."""
-        return np.array([[1.0, 0.0], [0.5, math.sqrt(0.75)] if self.name == "hexagon" else [0.0, 1.0]])
-
-    def green(self) -> float:
-        r"""Variance ``G(0, 0)`` of the infinite lattice, rounded up: no node set has a larger one.
-
-        Along one axis the inverse of ``a - b cos`` is ``1 / sqrt(a^2 - b^2)``; along the other the trapezoid sum is
-        that of a cylinder, whose images add positive terms. With ``t = |cos(theta / 2)|``
-
-        .. math:: (a - b)(a + b) = (\kappa^2 + 4 (1-t)(2+t)) (\kappa^2 + 4 (1+t)(2-t)) \quad\text{(hexagons)}
-
-        and ``(kappa^2 + 4 (1-t)(1+t)) (kappa^2 + 4 (1-t)(1+t) + 4)`` (squares).
-        """
-        half = math.pi * np.arange(-_GREEN_POINTS // 2, _GREEN_POINTS // 2) / _GREEN_POINTS
-        t, less = np.cos(half), 2.0 * np.sin(0.5 * half) ** 2
-        if self.name == "hexagon":
-            product = (self.killing + 4.0 * less * (2.0 + t)) * (self.killing + 4.0 * (1.0 + t) * (2.0 - t))
-        else:
-            gap = self.killing + 4.0 * less * (1.0 + t)
-            product = gap * (gap + 4.0)
-        return float(np.mean(1.0 / np.sqrt(product))) * _UP
-
-    def cell(self, points: Array) -> Cells:
-        """The cell whose centre is nearest to each point, at spacing 1."""
-        if self.name == "square":
-            return np.floor(points + 0.5).astype(np.int64)
-        x, y = points[:, 0], points[:, 1] / math.sqrt(0.75)
-        below = np.floor(y)
-        rows = np.stack((below, below + 1.0))
-        columns = np.floor(x - 0.5 * rows + 0.5)
-        distance = (x - columns - 0.5 * rows) ** 2 + 0.75 * (y - rows) ** 2
-        upper = distance[1] < distance[0]
-        return np.stack((np.where(upper, columns[1], columns[0]), below + upper), axis=1).astype(np.int64)
-
-    def within(self, lower: Array, upper: Array) -> Cells:
-        """Cells whose centre is in a box grown by 0.58: the nearest centre of each point of the box is among them."""
-        low, high = lower - 0.58, upper + 0.58
-        rows = np.arange(math.floor(low[1] / self.frame[1, 1]), math.ceil(high[1] / self.frame[1, 1]) + 1)
-        reach = float(np.abs(rows * self.frame[1, 0]).max())
-        columns = np.arange(math.floor(low[0] - reach), math.ceil(high[0] + reach) + 1)
-        if rows.size * columns.size > 50_000_000:
-            raise ValueError("The domain holds over 50 million cells; choose a larger spacing.")
-        cells = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2)
-        centres = cells @ self.frame
-        return cells[((centres >= low) & (centres <= high)).all(axis=1)].astype(np.int64)
-
-
-TILINGS = {
-    "hexagon": ((1, 0), (0, 1), (-1, 1), (-1, 0), (0, -1), (1, -1)),
-    "square": ((1, 0), (0, 1), (-1, 0), (0, -1)),
-}
-"""Neighbours by name."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Index:
-    """Numbers of cells, by a table over their bounding box; -1 for cells that are not there."""
-
-    cells: Cells
-
-    @cached_property
-    def low(self) -> Cells:
-        return self.cells.min(axis=0)
-
-    @cached_property
-    def table(self) -> NDArray[np.int64]:
-        table = np.full(self.cells.max(axis=0) - self.low + 1, -1, dtype=np.int64)
-        table[tuple((self.cells - self.low).T)] = np.arange(len(self.cells))
-        return table
-
-    def number(self, cells: Cells) -> NDArray[np.int64]:
-        at = cells - self.low
-        inside = ((at >= 0) & (at < self.table.shape)).all(axis=1)
-        found = np.full(len(cells), -1, dtype=np.int64)
-        found[inside] = self.table[tuple(at[inside].T)]
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Nearest:
-    """The number of the nearest place."""
-
-    places: Array
-    numbers: NDArray[np.int64]
-
-    @cached_property
-    def tree(self) -> KDTree:
-        return KDTree(self.places)
-
-    def __call__(self, X: Array) -> NDArray[np.int64]:
-        return self.numbers[self.tree.query(X)[1]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """The number of the cell of a point, clamped to the domain first; of a cell that was not chosen, the nearest."""
-
-    tiling: Tiling
-    index: _Index
-    domain: Box
-    spacing: float
-    nearest: _Nearest
-
-    def __call__(self, X: Array) -> NDArray[np.int64]:
-        inside = self.domain.clamp(X)
-        found = self.index.number(self.tiling.cell((inside - np.asarray(self.domain.lower)) / self.spacing))
-        lost = np.flatnonzero(found < 0)
-        if lost.size:
-            found[lost] = self.nearest(inside[lost])
-        return found
-
-
-# --- the prior ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,10 +68,11 @@ class Lattice:
         Nodes at which records may lie; the others are hidden.
     locations : array (N, d), optional
         Places of the nodes. Without them covariates are node numbers, in one column.
-    tiling : Tiling, optional
-        The infinite lattice of which this is a part.
+    tiles : Tiles, optional
+        The cells of an infinite lattice that are the nodes, where they are.
     words : dict
-        How the graph was made, as JSON-able values.
+        How the graph was made, as JSON-able values: enough to make a tiled one again. ``digest`` is that of the given
+        precision and the admissible nodes, before scaling.
     """
 
     precision: Sparse
@@ -291,7 +80,7 @@ class Lattice:
     unit: float
     admissible: NDArray[np.bool_]
     locations: Array | None
-    tiling: Tiling | None
+    tiles: Tiles | None
     words: dict[str, Any]
     _locate: Callable[[Array], NDArray[np.int64]]
 
@@ -334,20 +123,19 @@ class Lattice:
         chosen = tiling.within(np.zeros(2), size) if cells is None else np.unique(np.asarray(cells, np.int64), axis=0)
         if chosen.ndim != 2 or chosen.shape[1:] != (2,) or not len(chosen):
             raise ValueError(f"cells must be whole numbers of shape (N, 2); got {chosen.shape}.")
-        index = _Index(chosen)
-        pairs = [(np.arange(len(chosen)), index.number(chosen + step)) for step in tiling.steps]
+        tiles = Tiles(tiling, chosen, domain, float(spacing))
+        pairs = [(np.arange(len(chosen)), tiles.index.number(chosen + step)) for step in tiling.steps]
         row, column = (np.concatenate(part) for part in zip(*pairs, strict=True))
         row, column = row[column >= 0], column[column >= 0]
         W = coo_array((np.ones(row.size), (row, column)), shape=(len(chosen),) * 2)
         Q = diags_array(np.full(len(chosen), tiling.killing + tiling.degree)) - W
-        places = lower + spacing * (chosen @ tiling.frame)
-        locate = _Cells(tiling, index, domain, float(spacing), _Nearest(places, np.arange(len(places))))
         words = {"graph": name, "spacing": float(spacing), "killing": tiling.killing}
         words |= {"domain": {"lower": list(domain.lower), "upper": list(domain.upper)}}
-        return cls._scaled(Q, tiling.green(), None, places, tiling, words, locate)
+        words |= {"cells": None if cells is None else tiles.runs}
+        return cls._scaled(Q, tiling.green(), None, tiles.centres, tiles, words, tiles)
 
     @classmethod
-    def car(cls, weights: Any, share: float, **places: Any) -> Self:
+    def car(cls, weights: Any, share: float, *, words: Mapping[str, Any] | None = None, **places: Any) -> Self:
         """Proper CAR ``D - share W``, ``0 <= share < 1``: D has the row sums of the symmetric weights ``W >= 0``.
 
         Other parameters as in `of_precision`.
@@ -368,7 +156,8 @@ class Lattice:
         degree = np.asarray(W.sum(axis=1), dtype=np.float64)
         if np.any(degree <= 0.0):
             raise NotAPrior("A node without neighbours has no CAR; join it to one, or use of_precision.")
-        return cls.of_precision(diags_array(degree) - share * W, graph=f"CAR, share {share:g}", **places)
+        about = {"graph": "CAR", "share": float(share), **(words or {})}
+        return cls.of_precision(diags_array(degree) - share * W, words=about, **places)
 
     @classmethod
     def of_precision(
@@ -378,7 +167,7 @@ class Lattice:
         admissible: ArrayLike | None = None,
         locations: ArrayLike | None = None,
         locate: Callable[[Array], NDArray[np.int64]] | None = None,
-        graph: str = "precision given",
+        words: Mapping[str, Any] | None = None,
     ) -> Self:
         """A prior from its public precision Q.
 
@@ -392,15 +181,15 @@ class Lattice:
             Places of the nodes; a record belongs to the nearest admissible one.
         locate : callable, optional
             Instead: maps covariates (n, d) to node numbers (n,), record by record.
-        graph : str
-            What the certificate calls the graph.
+        words : mapping, optional
+            What the certificate says of the graph, JSON-able.
 
         Raises
         ------
         NotAPrior
             With the reason: not symmetric, a positive entry off the diagonal, a negative row sum, no killing.
         """
-        matrix, _ = _checked_precision(precision if issparse(precision) else np.asarray(precision, dtype=np.float64))
+        matrix, _ = checked_precision(precision if issparse(precision) else np.asarray(precision, dtype=np.float64))
         size = matrix.shape[0]
         allowed = np.ones(size, dtype=bool) if admissible is None else np.array(admissible, dtype=bool)
         if allowed.shape != (size,) or not allowed.any():
@@ -412,10 +201,9 @@ class Lattice:
             raise ValueError(f"locations must be finite and of shape ({size}, d); got {places.shape}.")
         if locate is None:
             numbers = np.flatnonzero(allowed)
-            locate = _Nearest(numbers[:, None].astype(np.float64) if places is None else places[allowed], numbers)
-        raised = _raised(matrix)
-        variance = _largest_variance(raised, np.flatnonzero(allowed))
-        return cls._scaled(matrix, variance, allowed, places, None, {"graph": graph}, locate)
+            locate = Nearest(numbers[:, None].astype(np.float64) if places is None else places[allowed], numbers)
+        variance = largest_variance(raised(matrix), np.flatnonzero(allowed))
+        return cls._scaled(matrix, variance, allowed, places, None, {"graph": "precision", **(words or {})}, locate)
 
     @classmethod
     def _scaled(
@@ -424,19 +212,34 @@ class Lattice:
         unit: float,
         admissible: NDArray[np.bool_] | None,
         places: Array | None,
-        tiling: Tiling | None,
+        tiles: Tiles | None,
         words: dict[str, Any],
         locate: Callable[[Array], NDArray[np.int64]],
     ) -> Self:
-        matrix, killing = _checked_precision(Q)
+        matrix, killing = checked_precision(Q)
         allowed = np.ones(len(killing), dtype=bool) if admissible is None else admissible
         # Raised after scaling: what is added outweighs the rounding of the product, so P >= unit Q.
-        precision = _raised(_raised(csr_array(unit * matrix)))
+        precision = raised(raised(csr_array(unit * matrix)))
         digest = hashlib.sha256()
-        for part in (precision.indptr, precision.indices, precision.data, allowed):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        words = words | {"nodes": len(killing), "digest": digest.hexdigest()[:16]}
-        return cls(precision, unit * killing, unit, allowed, places, tiling, words, locate)
+        for part, kind in ((matrix.indptr, "<i8"), (matrix.indices, "<i8"), (matrix.data, "<f8"), (allowed, "?")):
+            digest.update(part.astype(kind).tobytes())
+        words = words | {"nodes": len(killing), "digest": digest.hexdigest()}
+        return cls(precision, unit * killing, unit, allowed, places, tiles, words, locate)
+
+    @classmethod
+    def of_words(cls, words: Mapping[str, Any]) -> Self:
+        """A tiled lattice again, from its `words` in a certificate.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            If they are not those of hexagons or squares.
+        """
+        if words["graph"] not in TILINGS:
+            raise ValueError(f"A graph {words['graph']!r} does not follow from words; it has to be supplied.")
+        domain = Box(tuple(words["domain"]["lower"]), tuple(words["domain"]["upper"]))
+        cells = None if words["cells"] is None else cells_of_runs(words["cells"])
+        return cls._tiled(words["graph"], words["spacing"], domain, words["killing"], cells)
 
     # What others need
 
@@ -448,6 +251,11 @@ class Lattice:
     def size(self) -> int:
         """Number of nodes N."""
         return len(self.killing)
+
+    @property
+    def tiling(self) -> Tiling | None:
+        """The infinite lattice of which this is a part, if it is one."""
+        return None if self.tiles is None else self.tiles.tiling
 
     @property
     def dimension(self) -> int:
@@ -474,7 +282,7 @@ class Lattice:
         """Upper bounds of the row sums of the covariance, ``Sigma 1``."""
         if self.killing.min() > 0.0:
             return np.full(self.size, _UP / self.killing.min())
-        return _row_sum_bound(self.precision, self.factor)
+        return row_sum_bound(self.precision, self.factor)
 
     @cached_property
     def covariance(self) -> tuple[Array, float]:
@@ -487,91 +295,4 @@ class Lattice:
         """
         if self.size > DENSE:
             raise ValueError(f"The covariance of {self.size:,} nodes is not computed; at most {DENSE:,}.")
-        return _columns(self.precision, self.factor, np.arange(self.size), self.row_sums)
-
-
-def _columns(matrix: Sparse, factor: Factor, columns: NDArray[Any], row_sums: Array) -> tuple[Array, float]:
-    """Columns of the inverse, and their error: ``|X - Sigma E| <= Sigma |P X - E| <= max|residual| Sigma 1``."""
-    E = np.zeros((matrix.shape[0], columns.size))
-    E[columns, np.arange(columns.size)] = 1.0
-    X = factor.solve(E)
-    largest = float(np.abs(X).max()) * float(np.abs(matrix).sum(axis=1).max()) + 1.0
-    longest = int(np.diff(matrix.indptr).max())
-    residual = float(np.abs(matrix @ X - E).max()) + 1.2e-16 * (longest + 2) * largest
-    return X, residual * float(row_sums.max())
-
-
-def _largest_variance(matrix: Sparse, columns: NDArray[Any]) -> float:
-    """The largest diagonal entry of the inverse at these nodes, rounded up."""
-    factor = Factor(matrix)
-    row_sums, most = _row_sum_bound(matrix, factor), 0.0
-    for start in range(0, columns.size, _BLOCK):
-        part = columns[start : start + _BLOCK]
-        X, error = _columns(matrix, factor, part, row_sums)
-        most = max(most, float(X[part, np.arange(part.size)].max()) + error)
-    return most * _UP
-
-
-# --- exact sparse posterior -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Factor:
-    r"""Exact sparse factorisation ``A = Pi^T L D L^T Pi`` of a positive definite A, one for any number of paths.
-
-    SuperLU in symmetric mode: minimum degree on the pattern of A, pivots on the diagonal. The permutations of rows and
-    columns are checked to be one, and the pivots to be positive. The order depends on the pattern alone.
-
-    Raises
-    ------
-    FactorisationError
-        If they are not: A is not positive definite in double precision.
-    """
-
-    matrix: Any
-    _lu: Any = field(init=False, repr=False)
-    _root: Array = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        lu: Any = splu(
-            csc_array(self.matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-        )
-        pivots = lu.U.diagonal()
-        if not (np.array_equal(lu.perm_r, lu.perm_c) and np.all(pivots > 0.0) and np.isfinite(pivots).all()):
-            raise FactorisationError("The sparse factorisation pivoted off the diagonal: A is not positive definite.")
-        object.__setattr__(self, "_lu", lu)
-        object.__setattr__(self, "_root", np.sqrt(pivots))
-
-    @property
-    def width(self) -> int:
-        """The most entries that a row or a column of L has."""
-        lower: Sparse = csc_array(self._lu.L)
-        return int(max(np.diff(lower.indptr).max(), np.bincount(lower.indices).max()))
-
-    def solve(self, b: Array) -> Array:
-        """``A^{-1} b`` for b (N,) or (N, k)."""
-        return self._lu.solve(b)
-
-    def colour(self, z: Array) -> Array:
-        r"""``T z`` with ``T T^T = A^{-1}``, z (N,) or (N, k): ``T = Pi^T L^{-T} D^{-1/2} = A^{-1} Pi^T L D^{1/2}``."""
-        root = self._root.reshape(-1, *[1] * (z.ndim - 1))
-        return self._lu.solve((self._lu.L @ (root * z))[self._lu.perm_r])
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Statistics:
-    """PRIVATE. What the posterior needs of the records: how many lie at each node, and the sums of their responses."""
-
-    counts: Array
-    sums: Array
-
-    def posterior(self, lattice: Lattice, ridge: float) -> tuple[Array, Factor]:
-        """Mean ``A^{-1} t / r^2`` (N,) and the factor of ``A = P + diag(m) / r^2``."""
-        factor = Factor(csr_array(lattice.precision + diags_array(self.counts / ridge**2)))
-        return factor.solve(self.sums / ridge**2), factor
-
-
-def node_statistics(node: NDArray[np.int64], response: Array, size: int) -> Statistics:
-    """Counts and sums over `size` nodes. Sums of responses that are multiples of 2^-30 up to 1 are exact up to 2^23."""
-    counts = np.bincount(node, minlength=size).astype(np.float64)
-    return Statistics(counts, np.bincount(node, response, minlength=size).astype(np.float64))
+        return inverse_columns(self.precision, self.factor, np.arange(self.size), self.row_sums)

@@ -18,32 +18,41 @@ from discretion.posterior.assumptions import (
 )
 from discretion.posterior.kernel_sum import KernelSumMechanism, KernelSumRelease, PartialSums
 from discretion.posterior.kernel_sum_estimator import KernelSum
-from discretion.posterior.lattice_mechanism import LatticeMechanism, LatticeRelease, LatticeSampler
+from discretion.posterior.lattice_mechanism import LatticeMechanism
+from discretion.posterior.lattice_release import LatticeRelease
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.recomputation import LOSSES
 from discretion.posterior.sampler import PosteriorSampler
+from discretion.posterior.thompson import HorizonReached, ThompsonSampler
+from discretion.posterior.thompson_account import ChowdhuryGopalan
+from discretion.posterior.thompson_mechanism import Responses, ThompsonMechanism, ThompsonRelease
 
 __all__ = [
     "LOSSES",
     "RKHS",
     "Assumption",
     "Bounded",
+    "ChowdhuryGopalan",
     "Custodian",
     "Diagonal",
     "EpsilonTable",
     "Exponential1D",
+    "HorizonReached",
     "KernelSum",
     "KernelSumMechanism",
     "KernelSumRelease",
     "LatticeMechanism",
     "LatticeRelease",
-    "LatticeSampler",
     "PartialSums",
     "PathRelease",
     "PosteriorMechanism",
     "PosteriorSampler",
     "ResponseOnly",
+    "Responses",
     "Separated",
+    "ThompsonMechanism",
+    "ThompsonRelease",
+    "ThompsonSampler",
     "calibrate_posterior",
     "path_budget",
     "posterior_epsilon",

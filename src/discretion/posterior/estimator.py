@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from discretion.gp import Ball, Box
 from discretion.posterior.records import Floats, Records, checked_points, numbers
 from discretion.privacy import Ledger, Mechanism, Randomness, Release, SystemRandomness
+from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
 from discretion.privacy.quiet import quiet
 
@@ -24,14 +25,32 @@ __all__ = ["PrivateEstimator"]
 class PrivateEstimator(RegressorMixin, BaseEstimator):
     """A scikit-learn regressor whose records are private and whose fitted state is a release.
 
-    A subclass has the parameters ``domain``, ``locations``, ``grid``, ``ledger`` and ``randomness``.
+    A subclass has the parameters ``domain``, ``response_range``, ``locations``, ``grid``, ``scale``, ``epsilon``,
+    ``ledger`` and ``randomness``, and a method ``mechanism(n, dimension)``.
     """
 
     domain: Box | Ball | tuple[float, float]
+    response_range: Any
     locations: ArrayLike | None
     grid: int | tuple[int, ...] | None
     ledger: Ledger | str | Path | None
     randomness: Randomness | None
+
+    @cleared
+    def check(self, X: ArrayLike, y: ArrayLike) -> int | None:
+        """Refuse what `fit` would refuse in the records, and keep nothing; their number where it is public.
+
+        A search asks all its candidates before it spends anything.
+
+        Raises
+        ------
+        ValueError
+            On bad shapes or values (named by row, never by value), or more than ``most_records``.
+        """
+        # How much noise there is does not matter here, and need not be solved for.
+        apart: Any = copy(self).set_params(scale=1.0, epsilon=None)
+        table, response = apart._private(X, y, multi_output=np.ndim(self.response_range) == 2)
+        return apart.mechanism(len(table), table.shape[1]).check(Records(table, response))
 
     def _private(self, X: ArrayLike, y: ArrayLike, *, multi_output: bool = False) -> tuple[Floats, Floats]:
         """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""

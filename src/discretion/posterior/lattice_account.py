@@ -212,16 +212,7 @@ class LatticeAccount:
 
         Kept on disk. Take it ``paths`` times. ``rounding`` as in :func:`shaken`.
         """
-        named = {
-            "graph": self.lattice.words["digest"],
-            "n": int(self.n),
-            "ridge": float(self.ridge),
-            "bound": float(self.response_bound),
-            "cap": [self.responses.cap.slope, self.responses.cap.intercept],
-            "scale": float(scale),
-            "delta": float(delta),
-            "paths": int(paths),
-        }
+        named = {**self._named(delta, paths), "scale": float(scale)}
 
         def search() -> dict[str, Any]:
             problem = self.problem(scale)
@@ -238,25 +229,45 @@ class LatticeAccount:
         return PrivacyLoss.from_dict(described | {"renyi": shaken(bound, excess, self.supremum, rounding).tolist()})
 
     def calibrate(self, epsilon: float, delta: float, paths: int = 1) -> float:
-        """The smallest scale, on a grid of 0.1 per cent, whose `guarantee` meets the target.
+        """The smallest scale, on a grid of 0.1 per cent, whose `guarantee` meets the target. Kept on disk.
 
         Raises
         ------
         Unreachable
             If the covariance alone costs more.
         """
-        covariance = self.guarantee(math.inf, delta, paths).epsilon
-        if not covariance < epsilon:
+        named = {**self._named(delta, paths), "epsilon": float(epsilon)}
+
+        def search() -> dict[str, Any]:
+            covariance = self.guarantee(math.inf, delta, paths).epsilon
+            if not covariance < epsilon:
+                return {"covariance": covariance}
+            start = unit = self.response_bound or 1.0
+            with suppress(Unreachable):
+                start = smallest(
+                    lambda scale: (paths * self.closed_form(scale)).epsilon(delta) <= epsilon, 1e-9 * unit, 1e9 * unit
+                )
+            return {"scale": least_on_grid(lambda s: self.guarantee(s, delta, paths).epsilon, epsilon, start)}
+
+        found = kept("lattice-scale", named, search)
+        if "scale" not in found:
             raise Unreachable(
                 f"epsilon {epsilon:g} at delta {delta:g} cannot be reached by any scale: at ridge {self.ridge:g} the "
-                f"covariance alone costs {covariance:.6g}. Raise the ridge, or release fewer paths."
+                f"covariance alone costs {found['covariance']:.6g}. Raise the ridge, or release fewer paths."
             )
-        start = unit = self.response_bound or 1.0
-        with suppress(Unreachable):
-            start = smallest(
-                lambda scale: (paths * self.closed_form(scale)).epsilon(delta) <= epsilon, 1e-9 * unit, 1e9 * unit
-            )
-        return least_on_grid(lambda scale: self.guarantee(scale, delta, paths).epsilon, epsilon, start)
+        return float(found["scale"])
+
+    def _named(self, delta: float, paths: int) -> dict[str, Any]:
+        """Everything that a price rests on, but the scale: what it is kept under."""
+        return {
+            "graph": self.lattice.words["digest"],
+            "n": int(self.n),
+            "ridge": float(self.ridge),
+            "bound": float(self.response_bound),
+            "cap": [self.responses.cap.slope, self.responses.cap.intercept],
+            "delta": float(delta),
+            "paths": int(paths),
+        }
 
 
 @dataclass(frozen=True, eq=False)

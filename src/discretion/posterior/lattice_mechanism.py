@@ -1,10 +1,10 @@
-"""Posterior sample paths on a public graph as a mechanism, their release, and the estimator users meet.
+"""Posterior sample paths on a public graph as a mechanism.
 
     f_D ~ N(mu_D, scale^2 C_D),   C_D = (P + diag(m) / ridge^2)^{-1},   mu_D = C_D t / ridge^2
 
-with counts m and sums t of the records of each node. The posterior's own randomness is the noise; there is no nugget,
-as the eigenvalues of C_D lie between public bounds. What rounding adds is in the account
-(``docs/proofs/lattice-account.md``).
+with counts m and sums t of the records of each node. The posterior's own randomness is the noise; there is no nugget:
+the computed covariance is that of the posterior to a public relative error in every direction
+(``docs/proofs/lattice-floor.md``), or the mechanism is refused. What rounding adds to the mean is in the account.
 """
 
 from __future__ import annotations
@@ -12,31 +12,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
-from scipy.special import betaincinv
+from numpy.typing import NDArray
 
-from discretion.gp.lattice import Lattice, Statistics, node_statistics
+from discretion.gp.lattice import Lattice
+from discretion.gp.sparse import Statistics, node_statistics
 from discretion.posterior.calibration import least_on_grid
-from discretion.posterior.estimator import PrivateEstimator
 from discretion.posterior.lattice_account import LatticeAccount, LatticeAddRemove
-from discretion.posterior.mechanism import LIMITS, PUBLIC_NUMBER, PUBLIC_SHARE
+from discretion.posterior.lattice_release import LatticeRelease
+from discretion.posterior.mechanism import PUBLIC_NUMBER, PUBLIC_SHARE
 from discretion.posterior.records import PrivateRecords, checked_records
 from discretion.posterior.sensitivity import checked
-from discretion.posterior.units import OWNER, check_owners, owned_records, unit_in_words
+from discretion.posterior.units import check_owners
 from discretion.privacy import (
     Certificate,
-    Ledger,
     Neighbours,
     PrivacyLoss,
     PublicError,
     Randomness,
-    Release,
     group_loss,
+    round_up_significant,
 )
 from discretion.privacy.calibration import smallest
 from discretion.privacy.frames import cleared
@@ -44,7 +41,7 @@ from discretion.privacy.group import MOST_IN_A_GROUP
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import quiet
 
-__all__ = ["LatticeMechanism", "LatticeRelease", "LatticeSampler"]
+__all__ = ["LatticeMechanism"]
 
 Array = NDArray[np.float64]
 
@@ -200,22 +197,44 @@ class LatticeMechanism:
             one = account.closed_form(self.scale, rounding)
         return group_loss(paths * one, int(self.contributions))
 
+    @cached_property
+    def factor_error(self) -> float:
+        r"""q, the size of the rounding in a factor of ``A = P + diag(m) / r^2``, the same for all counts m.
+
+        .. math::
+
+            q = \gamma_{w+16} N s, \qquad s = \max_i P_{ii} (\Sigma 1)_i, \qquad
+            (1 - 4q) \tilde A \le A \le (1 + 4q) \tilde A \quad\text{if}\quad q s \le 1/200
+
+        w: the most entries of a row or column of the factor, which depends on the graph alone; the computed noise has
+        covariance ``sigma^2 / A~`` exactly. Proof in ``docs/proofs/lattice-floor.md``.
+
+        Raises
+        ------
+        ValueError
+            If the condition is not met: nothing is known of what double precision leaves of the noise.
+        """
+        lattice, work = self.lattice, (self.lattice.factor.width + 16) * _UNIT
+        s = float((lattice.precision.diagonal() * lattice.row_sums).max())
+        q = work / (1.0 - work) * lattice.size * s
+        if not q * s <= 1.0 / 200.0:
+            raise ValueError(
+                f"This prior is too near to a singular one for double precision (condition {s:.3g} on "
+                f"{lattice.size:,} nodes): noise could drown in rounding. Raise its killing, or lower share."
+            )
+        return q
+
     def rounding(self, n: int) -> float:
         r"""How far the computed mean may be from the exact one, in standard deviations of the path's own noise.
 
         .. math::
 
-            \lVert C_D^{-1/2} (\hat\mu - \mu) \rVert / \sigma \le \frac M\sigma \Bigl(2 \gamma_{3w+16}
-            \bigl(\operatorname{tr} P + n / r^2\bigr) \sqrt{N \lVert \Sigma \rVert_\infty} + \frac{u \sqrt n}{r}\Bigr)
+            \lVert C_D^{-1/2} (\hat\mu - \mu) \rVert / \sigma \le \frac M\sigma \frac{\sqrt n}{r} (5 q + 2u)
 
-        w: the most entries of a row or column of the factor, which depends on the graph alone. Proof in
-        ``docs/proofs/lattice-account.md``, section 5.
+        Proof in ``docs/proofs/lattice-floor.md``.
         """
-        lattice, work = self.lattice, (3 * self._width + 16) * _UNIT
-        trace = float(lattice.precision.diagonal().sum()) + n / self.ridge**2
-        spread = math.sqrt(lattice.size * float(lattice.row_sums.max()))
-        mean = 2.0 * work / (1.0 - work) * trace * spread + 2.0 * _UNIT * math.sqrt(n) / self.ridge
-        return 1.01 * mean * self.response_bound / self.scale
+        most = 5.0 * self.factor_error + 2.0 * _UNIT
+        return 1.01 * most * math.sqrt(n) / self.ridge * self.response_bound / self.scale
 
     def spacing(self, n: int) -> float:
         """Released values are multiples of this power of two: at most 1/64 of the least noise of any combination."""
@@ -266,7 +285,12 @@ class LatticeMechanism:
                 "Graph, precision, range, ridge, scale and delta were not chosen by looking at these records.",
                 *(() if limited else few),
             ),
-            limits=(*public, *LIMITS),
+            limits=(
+                *public,
+                "Floating point: the proof is for exact Gaussians. Every direction keeps its noise to a relative "
+                f"{round_up_significant(4.0 * self.factor_error, 2)}, and a lattice of values hides last bits; epsilon "
+                "counts the rounding of the mean, not that of the covariance.",
+            ),
         )
 
     @cleared
@@ -326,10 +350,6 @@ class LatticeMechanism:
         assert self.centre is not None
         return self.centre
 
-    @cached_property
-    def _width(self) -> int:
-        return self.lattice.factor.width
-
     def _count(self, n: int | None) -> int:
         """The number of records that constants are made for: n where it is public, else the most there may be."""
         if not self.n_is_public:
@@ -346,217 +366,3 @@ class LatticeMechanism:
     def _unit_in_words(self) -> str:
         one = self.contributions == 1
         return "one record (its place and its response)" if one else f"any {self.contributions:,} records"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LatticeRelease(Release):
-    """Released sample paths on a public graph, and their certificate. What is computed from it costs nothing.
-
-    Attributes
-    ----------
-    certificate : Certificate
-    values : array (paths, N)
-        The paths at the nodes, in units of the response.
-    centre : float
-        The public prior mean.
-    locations : array (N, d), optional
-        Places of the nodes.
-    pairs, conductances : arrays (E, 2), (E,)
-        The public graph.
-    """
-
-    values: Array
-    centre: float
-    locations: Array | None
-    pairs: NDArray[np.int64]
-    conductances: Array
-
-    def rescaled(self, factor: float) -> Array:
-        """Deviations from the centre times a public constant, chosen on public data: a map of values, (paths, N).
-
-        A path is shrunk towards the centre by the prior; where the ridge is large a constant undoes much of it.
-        """
-        return self.centre + float(factor) * (self.values - self.centre)
-
-    def smoothed(self, rounds: int = 1) -> Array:
-        """The paths after `rounds` means of each node with its neighbours, weighted by conductance, (paths, N)."""
-        size, ends = self.values.shape[1], np.concatenate([self.pairs, self.pairs[:, ::-1]]).T
-        W: Any = csr_array((np.tile(self.conductances, 2), tuple(ends)), shape=(size, size))
-        links, degree = W.sum(axis=1), np.maximum(np.diff(W.indptr), 1)
-        # the node itself weighs as much as one of its neighbours
-        own = np.where(links > 0.0, links / degree, 1.0)[:, None]
-        values = self.values.T
-        for _ in range(rounds):
-            values = (W @ values + own * values) / (links[:, None] + own)
-        return values.T
-
-    def excursion(self, threshold: float) -> NDArray[np.bool_]:
-        """Nodes where each path is at least `threshold`, (paths, N)."""
-        return self.values >= threshold
-
-    def exceedance(self, threshold: float, confidence: float = 0.95) -> tuple[Array, Array, Array]:
-        """Share of paths at or above `threshold` at each node, and an interval (low, high), arrays (N,).
-
-        The paths are independent draws, so the number above is binomial with the exceedance probability of the
-        posterior at the released scale; the interval is that of Clopper and Pearson, exact for each node by itself.
-        """
-        if not 0.0 < confidence < 1.0:
-            raise ValueError(f"confidence must lie strictly between 0 and 1; got {confidence!r}.")
-        count, above = len(self.values), self.excursion(threshold).sum(axis=0).astype(np.float64)
-        tail = 0.5 * (1.0 - confidence)
-        low = np.where(above > 0, betaincinv(np.maximum(above, 1.0), count - above + 1.0, tail), 0.0)
-        high = np.where(above < count, betaincinv(above + 1.0, np.maximum(count - above, 1.0), 1.0 - tail), 1.0)
-        return above / count, low, high
-
-
-class LatticeSampler(PrivateEstimator):
-    """Release posterior sample paths on a public lattice or a map of districts under differential privacy.
-
-    Covariates *and* responses are private. All parameters are public and must not be chosen by looking at the records
-    given to ``fit``. No noise is added beyond the posterior's own.
-
-    Parameters
-    ----------
-    lattice : Lattice
-        Public graph and prior: `Lattice.hexagon`, `Lattice.square`, `Lattice.car`, `Lattice.of_precision`, or districts
-        from a file (`discretion.spatial.districts`).
-    response_range : (low, high)
-        Public range of the response; responses are clipped to it.
-    scale : float, optional
-        Posterior scale. Give either ``scale``, or ``epsilon`` to have the smallest scale that costs at most that.
-    epsilon, delta : float, optional
-        Target of the whole release. Where n is public ``delta`` is ``n ** -1.1`` by default.
-    ridge, paths, centre, neighbours, most_records, rule, contributions, unit
-        As in `LatticeMechanism`.
-    ledger : Ledger or path, optional
-        Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
-    randomness : Randomness, optional
-        For tests only; by default the operating system's.
-
-    Attributes
-    ----------
-    release_ : LatticeRelease
-    mechanism_ : LatticeMechanism
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from discretion import Box
-    >>> from discretion.gp.lattice import Lattice
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.uniform(size=(2000, 2)), rng.uniform(-1, 1, size=2000)
-    >>> lattice = Lattice.hexagon(0.1, Box((0, 0), (1, 1)), killing=0.3)
-    >>> model = LatticeSampler(lattice, (-1, 1), ridge=6.0, epsilon=3.0, rule="closed-form").fit(X, y)
-    >>> model.release_.values.shape == (1, lattice.size)
-    True
-    """
-
-    def __init__(
-        self,
-        lattice: Lattice | None = None,
-        response_range: tuple[float, float] = (-1.0, 1.0),
-        *,
-        ridge: float = 6.0,
-        scale: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        paths: int = 1,
-        centre: float | None = None,
-        neighbours: Neighbours | str = "replace",
-        most_records: int = 1_000_000,
-        rule: str = "renyi",
-        contributions: int = 1,
-        unit: str | None = None,
-        ledger: Ledger | str | Path | None = None,
-        randomness: Randomness | None = None,
-    ) -> None:
-        self.lattice = lattice
-        self.response_range = response_range
-        self.ridge = ridge
-        self.scale = scale
-        self.epsilon = epsilon
-        self.delta = delta
-        self.paths = paths
-        self.centre = centre
-        self.neighbours = neighbours
-        self.most_records = most_records
-        self.rule = rule
-        self.contributions = contributions
-        self.unit = unit
-        self.ledger = ledger
-        self.randomness = randomness
-
-    def mechanism(self, n: int | None = None) -> LatticeMechanism:
-        """The mechanism these parameters describe, for a public number n of records; reads no record.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range or missing, or no scale meets the target.
-        """
-        if self.lattice is None:
-            raise ValueError("Give a public lattice, such as Lattice.hexagon(spacing, domain, killing).")
-        if (self.scale is None) == (self.epsilon is None):
-            raise ValueError("Give either scale, or epsilon to have the scale that just meets it; not both.")
-        public = Neighbours(self.neighbours) is not Neighbours.ADD_REMOVE
-        if self.delta is None and not (public and n is not None and n > 1):
-            raise ValueError("delta = n ** -1.1 needs a public number of records, 2 or more; give a delta.")
-        parameters: dict[str, Any] = {
-            "lattice": self.lattice,
-            "response_range": tuple(self.response_range),
-            "ridge": self.ridge,
-            "delta": float(n or 0) ** -1.1 if self.delta is None else self.delta,
-            "paths": self.paths,
-            "centre": self.centre,
-            "neighbours": self.neighbours,
-            "most_records": self.most_records,
-            "rule": self.rule,
-            "contributions": self.contributions,
-            "unit": self.unit,
-        }
-        if self.scale is not None:
-            return LatticeMechanism(scale=self.scale, **parameters)
-        assert self.epsilon is not None
-        return LatticeMechanism.calibrated(n=n, epsilon=self.epsilon, **parameters)
-
-    def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
-        """What fitting n records will cost, before any record is seen."""
-        return self.mechanism(n).privacy_loss(n)
-
-    @cleared
-    def fit(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Self:
-        """Charge the ledger, draw the paths and forget the records.
-
-        Parameters
-        ----------
-        X : array (n, d)
-            Private covariates: places, or node numbers in one column where the lattice has no places.
-        y : array (n,)
-            Private responses.
-        units : array (n,), optional
-            Whose record it is. Of each unit's records ``contributions`` are kept, picked at random without looking at
-            them; the guarantee is for all that one unit has.
-
-        Raises
-        ------
-        ValueError
-            On bad shapes or values (named by row, never by value), before anything is charged.
-        BudgetExceeded
-            If the ledger's budget can't pay; nothing was read.
-        """
-        X, y = self._private(X, y)
-        records = owned_records(X, y, units, self.contributions, self.randomness)
-        count = len(records.covariates)
-        mechanism = self.mechanism(count)
-        if units is not None:
-            mechanism = replace(mechanism, unit=unit_in_words(self.unit or OWNER, self.contributions))
-        release = self._charged(mechanism, records, count if mechanism.n_is_public else mechanism.most_records)
-        assert isinstance(release, LatticeRelease)
-        self.release_ = release
-        self.mechanism_ = mechanism
-        return self
-
-    def predict(self, X: ArrayLike) -> Array:
-        """Mean of the released paths at the nodes of X, shape (len(X),). Post-processing: free."""
-        return self.release_.values.mean(axis=0)[self.mechanism_.lattice.node(self._points(X))]

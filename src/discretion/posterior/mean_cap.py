@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array, diags_array
 from scipy.sparse.linalg import splu
 
-from discretion.gp.lattice import DENSE, Cells, Lattice, Tiling
+from discretion.gp.lattice import DENSE, Lattice
+from discretion.gp.tiling import Cells, Tiling
 from discretion.posterior.cache import kept
 
 __all__ = ["MOST_NODES", "MeanCap", "Tangents", "mean_cap", "node_tangents", "tiling_tangents"]

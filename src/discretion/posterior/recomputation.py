@@ -1,7 +1,8 @@
 """The loss of a mechanism from the parameters in its certificate, for `discretion.privacy.verification.verify`.
 
 Each function rebuilds its mechanism, has it write its parameters again, derived ones included, and asks it for its
-loss. Scattered locations enter a loss through their number only; other points stand for them.
+loss. Scattered locations enter a loss through their number only; other points stand for them. Hexagons and squares are
+made again from the certificate; districts and other graphs have to be supplied, and are known by their digest.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from discretion.gp import Ball, Box, Kernel, kernel
+from discretion.gp import Ball, Box, Climb, Kernel, Lattice, kernel
 from discretion.gp.domain import Array, Domain
 from discretion.gp.fields import Grid
+from discretion.gp.tiling import TILINGS
 from discretion.posterior.assumptions import (
     RKHS,
     Assumption,
@@ -26,11 +28,13 @@ from discretion.posterior.assumptions import (
     Separated,
 )
 from discretion.posterior.kernel_sum import KernelSumMechanism
+from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.mechanism import PosteriorMechanism
+from discretion.posterior.thompson_mechanism import ThompsonMechanism
 from discretion.privacy import PrivacyLoss
 from discretion.privacy.verification import LossOf, check_parameters
 
-__all__ = ["LOSSES", "kernel_sum_loss_of", "posterior_loss_of"]
+__all__ = ["LOSSES", "kernel_sum_loss_of", "lattice_loss_of", "posterior_loss_of", "thompson_loss_of"]
 
 MOST_NUMBERS = 1 << 25
 """Coordinates of the locations that a certificate may name for its loss to be computed again: 256 MB."""
@@ -97,9 +101,67 @@ def kernel_sum_loss_of(parameters: Mapping[str, Any], n: int | None, delta: floa
     return mechanism.privacy_loss(n)
 
 
+def lattice_loss_of(
+    parameters: Mapping[str, Any], n: int | None, delta: float, *, prior: Lattice | None = None
+) -> PrivacyLoss:
+    """The loss of the `LatticeMechanism` with these parameters and this delta; its graph is ``prior`` where given.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If they are not the parameters of such a mechanism, contradict each other, name a graph that has to be supplied
+        and was not, or another graph than the one supplied.
+    """
+    if prior is None and parameters["graph"] not in TILINGS:
+        raise ValueError(
+            f"The graph ({parameters['graph']}, {parameters['nodes']} nodes) is not in the certificate, its digest is: "
+            "supply the public file it was made from (--prior FILE)."
+        )
+    lattice = Lattice.of_words(parameters) if prior is None else prior
+    if lattice.words["digest"] != parameters["digest"]:
+        raise ValueError(f"The graph has the digest {lattice.words['digest']}, the certificate {parameters['digest']}.")
+    kept = ("ridge", "scale", "paths", "centre", "neighbours", "most_records", "rule", "contributions")
+    mechanism = LatticeMechanism(
+        lattice=lattice,
+        response_range=tuple(parameters["response_range"]),
+        delta=delta,
+        **_given(LatticeMechanism, parameters, kept),
+    )
+    check_parameters(parameters, mechanism.parameters())
+    return mechanism.privacy_loss(n)
+
+
+def thompson_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """The loss of the `ThompsonMechanism` with these parameters and this delta. Candidates enter it by their number.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If they are not the parameters of such a mechanism, or contradict each other.
+    """
+    box, count, dimension, scale = (parameters[name] for name in ("box", "candidates", "dimension", "scale"))
+    if box is None:
+        _stand_in(Box((0.0,) * dimension, (1.0,) * dimension), count)  # refuses numbers that are too large
+        places = np.arange(count * dimension, dtype=np.float64).reshape(count, dimension)
+    kept = ("rounds", "batch", "history", "private", "ridge", "centre", "nugget", "rule", "seed")
+    mechanism = ThompsonMechanism(
+        kernel=_kernel(parameters["kernel"], parameters["length_scale"], parameters["kernel_parameters"]),
+        actions=places if box is None else _domain(box),  # pyright: ignore[reportPossiblyUnboundVariable, reportArgumentType]
+        response_range=tuple(parameters["response_range"]),
+        schedule=scale if not isinstance(scale, list) else lambda t: scale[t - 1],
+        delta=delta,
+        **({} if box is None else {"climb": Climb(**parameters["climb"])}),
+        **_given(ThompsonMechanism, parameters, kept),
+    )
+    check_parameters(parameters, mechanism.parameters() | {"candidates_digest": parameters["candidates_digest"]})
+    return mechanism.privacy_loss(n)
+
+
 LOSSES: dict[str, LossOf] = {
     PosteriorMechanism.name: posterior_loss_of,
     KernelSumMechanism.name: kernel_sum_loss_of,
+    LatticeMechanism.name: lattice_loss_of,
+    ThompsonMechanism.name: thompson_loss_of,
 }
 """What `verify` needs, for the mechanisms of this library; add one of your own with ``LOSSES | {name: ...}``."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,15 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from discretion.gp import Ball, Box, Kernel, Matern32
+from discretion.gp import Ball, Box, Kernel, Lattice, Matern32
 from discretion.posterior.assumptions import Assumption
 from discretion.posterior.estimator import PrivateEstimator
+from discretion.posterior.lattice_mechanism import LatticeMechanism
+from discretion.posterior.lattice_release import LatticeRelease
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.units import OWNER, owned_records, unit_in_words
 from discretion.privacy import Ledger, Mechanism, Neighbours, PrivacyLoss, Randomness
 from discretion.privacy.frames import cleared
 
 __all__ = ["PosteriorSampler"]
+
+_OF_KERNELS = ("domain", "kernel", "locations", "grid", "coordinates", "jitter", "nugget", "prior_noise", "assumption")
 
 
 @dataclass(eq=False)
@@ -54,10 +59,11 @@ class _KeepingCustodian:
 class PosteriorSampler(PrivateEstimator):
     """Release Gaussian-process posterior sample paths under differential privacy.
 
-    Covariates *and* responses are private. Neighbours differ in one whole record, replaced by another (n is public) or,
-    with ``neighbours="add-remove"``, left out (n is private). All parameters are public and must not be chosen by
-    looking at the records given to ``fit``. No noise is added beyond the posterior's own, except a public nugget of a
-    millionth of the prior variance.
+    The prior is a kernel on a box, or with ``prior=`` a Gaussian Markov random field on a public lattice or a map of
+    districts. Covariates *and* responses are private. Neighbours differ in one whole record, replaced by another (n is
+    public) or, with ``neighbours="add-remove"``, left out (n is private). All parameters are public and must not be
+    chosen by looking at the records given to ``fit``. No noise is added beyond the posterior's own, except a public
+    nugget of a millionth of the prior variance (a lattice needs none: ``docs/proofs/lattice-floor.md``).
 
     Parameters
     ----------
@@ -68,6 +74,10 @@ class PosteriorSampler(PrivateEstimator):
         Public range of the response; responses are clipped to it.
     kernel : Kernel, optional
         Unit-diagonal kernel; ``Matern32(0.1)`` by default.
+    prior : Lattice, optional
+        Public graph and prior, instead of domain, kernel and locations: `Lattice.hexagon`, `Lattice.square`,
+        `Lattice.car`, `Lattice.of_precision`, or districts from a file (`discretion.spatial.districts`). A path is
+        released at every node.
     ridge : float
         Square root of the ridge: the observation noise variance is ``ridge^2 scale^2``. Large ridges are cheap.
     scale : float, optional
@@ -83,8 +93,10 @@ class PosteriorSampler(PrivateEstimator):
         either, a grid of at most 1,024 points is used.
     coordinates : {"unit", "data"}
         Whether length scales are fractions of the domain's sides or in data units.
-    centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, rule, contributions, unit
-        As in `PosteriorMechanism`.
+    centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, contributions, unit
+        As in `PosteriorMechanism` and `LatticeMechanism`.
+    rule : str, optional
+        What prices the paths, as there: by default "closed-form" for kernels and "renyi" for a lattice.
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read and booked after. Without one nothing is remembered.
     randomness : Randomness, optional
@@ -92,9 +104,9 @@ class PosteriorSampler(PrivateEstimator):
 
     Attributes
     ----------
-    release_ : PathRelease
+    release_ : PathRelease or LatticeRelease
         The released values and their certificate.
-    mechanism_ : PosteriorMechanism
+    mechanism_ : PosteriorMechanism or LatticeMechanism
         The public parameters that were run.
     n_features_in_ : int
         Dimension of the covariates.
@@ -115,6 +127,14 @@ class PosteriorSampler(PrivateEstimator):
     True
     >>> sampler.fit(X, y).release_.values.shape
     (1, 144)
+
+    On 27 public hexagons:
+
+    >>> from discretion.gp import Lattice
+    >>> lattice = Lattice.hexagon(0.25, Box((0, 0), (1, 1)), killing=0.3)
+    >>> sampler = PosteriorSampler(prior=lattice, ridge=6.0, epsilon=3.0, rule="closed-form").fit(X, y)
+    >>> sampler.release_.values.shape == (1, lattice.size)
+    True
     """
 
     def __init__(
@@ -123,6 +143,7 @@ class PosteriorSampler(PrivateEstimator):
         response_range: tuple[float, float] = (-1.0, 1.0),
         *,
         kernel: Kernel | None = None,
+        prior: Lattice | None = None,
         ridge: float = 10.0,
         scale: float | None = None,
         epsilon: float | None = None,
@@ -138,7 +159,7 @@ class PosteriorSampler(PrivateEstimator):
         assumption: Assumption | None = None,
         neighbours: Neighbours | str = "replace",
         most_records: int = 10_000,
-        rule: str = "closed-form",
+        rule: str | None = None,
         contributions: int = 1,
         unit: str | None = None,
         ledger: Ledger | str | Path | None = None,
@@ -147,6 +168,7 @@ class PosteriorSampler(PrivateEstimator):
         self.domain = domain
         self.response_range = response_range
         self.kernel = kernel
+        self.prior = prior
         self.ridge = ridge
         self.scale = scale
         self.epsilon = epsilon
@@ -168,7 +190,7 @@ class PosteriorSampler(PrivateEstimator):
         self.ledger = ledger
         self.randomness = randomness
 
-    def mechanism(self, n: int | None = None, dimension: int | None = None) -> PosteriorMechanism:
+    def mechanism(self, n: int | None = None, dimension: int | None = None) -> PosteriorMechanism | LatticeMechanism:
         """The mechanism these parameters describe; reads no record.
 
         Parameters
@@ -193,33 +215,50 @@ class PosteriorSampler(PrivateEstimator):
             raise ValueError("delta = n ** -1.1 needs a public number of records; give a delta.")
         if self.delta is None and n == 1:
             raise ValueError("With one record delta = n ** -1.1 would be 1, which promises nothing; give a delta.")
-        domain = self._domain(dimension)
-        locations, grid = self._places(domain)
-        parameters: dict[str, Any] = {
-            "kernel": Matern32(0.1) if self.kernel is None else self.kernel,
-            "domain": domain,
+        shared: dict[str, Any] = {
             "response_range": tuple(self.response_range),
             "ridge": self.ridge,
-            "locations": locations,
-            "grid": grid,
             "delta": float(n or 0) ** -1.1 if self.delta is None else self.delta,
             "paths": self.paths,
-            "coordinates": self.coordinates,
             "centre": self.centre,
+            "neighbours": self.neighbours,
+            "most_records": self.most_records,
+            "contributions": self.contributions,
+            "unit": self.unit,
+        } | ({} if self.rule is None else {"rule": self.rule})
+        kind, own = self._of_kernel(dimension) if self.prior is None else self._of_prior(dimension)
+        if self.scale is not None:
+            return kind(scale=self.scale, **shared, **own)
+        return kind.calibrated(n=n, epsilon=self.epsilon, **shared, **own)
+
+    def _of_kernel(self, dimension: int | None) -> tuple[Any, dict[str, Any]]:
+        """The mechanism of a kernel, and the parameters that it alone has."""
+        domain = self._domain(dimension)
+        locations, grid = self._places(domain)
+        return PosteriorMechanism, {
+            "kernel": Matern32(0.1) if self.kernel is None else self.kernel,
+            "domain": domain,
+            "locations": locations,
+            "grid": grid,
+            "coordinates": self.coordinates,
             "jitter": self.jitter,
             "nugget": self.nugget,
             "prior_noise": self.prior_noise,
             "assumption": self.assumption,
-            "neighbours": self.neighbours,
-            "most_records": self.most_records,
-            "rule": self.rule,
-            "contributions": self.contributions,
-            "unit": self.unit,
         }
-        if self.scale is not None:
-            return PosteriorMechanism(scale=self.scale, **parameters)
-        assert self.epsilon is not None
-        return PosteriorMechanism.calibrated(n=n, epsilon=self.epsilon, **parameters)
+
+    def _of_prior(self, dimension: int | None) -> tuple[Any, dict[str, Any]]:
+        """The mechanism of a lattice; what only kernels have must not have been given."""
+        if not isinstance(self.prior, Lattice):
+            raise ValueError("prior must be a Lattice, such as Lattice.hexagon(spacing, domain, killing).")
+        defaults = inspect.signature(type(self)).parameters
+        given = [name for name in _OF_KERNELS if getattr(self, name) is not defaults[name].default]
+        given = [name for name in given if getattr(self, name) != defaults[name].default]
+        if given:
+            raise ValueError(f"With prior=... the lattice says it all: leave out {', '.join(given)}.")
+        if dimension is not None and dimension != self.prior.dimension:
+            raise ValueError(f"The records have {dimension} covariates, the lattice {self.prior.dimension}.")
+        return LatticeMechanism, {"lattice": self.prior}
 
     def privacy_loss(self, n: int | None = None, dimension: int | None = None) -> PrivacyLoss:
         """What fitting n records will cost, before any record is seen; where n is not public, any number of them."""
@@ -255,9 +294,12 @@ class PosteriorSampler(PrivateEstimator):
 
         The paths were paid for as whole functions. Keep the custodian where the records are.
         """
+        if self.prior is not None:
+            raise ValueError("On a lattice the whole path is released: there is nothing to extend. Use fit.")
         kept: list[_KeepingCustodian] = []
 
-        def keeping(mechanism: PosteriorMechanism) -> _KeepingCustodian:
+        def keeping(mechanism: PosteriorMechanism | LatticeMechanism) -> _KeepingCustodian:
+            assert isinstance(mechanism, PosteriorMechanism)
             kept.append(_KeepingCustodian(mechanism))
             return kept[0]
 
@@ -270,7 +312,7 @@ class PosteriorSampler(PrivateEstimator):
         X: ArrayLike,
         y: ArrayLike,
         units: ArrayLike | None,
-        runner: Callable[[PosteriorMechanism], Mechanism],
+        runner: Callable[[PosteriorMechanism | LatticeMechanism], Mechanism],
     ) -> None:
         X, y = self._private(X, y)
         records = owned_records(X, y, units, self.contributions, self.randomness)
@@ -279,7 +321,7 @@ class PosteriorSampler(PrivateEstimator):
             mechanism = replace(mechanism, unit=unit_in_words(self.unit or OWNER, self.contributions))
         told = len(records.covariates) if mechanism.n_is_public else mechanism.most_records
         release = self._charged(runner(mechanism), records, told)
-        assert isinstance(release, PathRelease)
+        assert isinstance(release, PathRelease | LatticeRelease)
         self.release_ = release
         self.mechanism_ = mechanism
 
@@ -294,7 +336,7 @@ class PosteriorSampler(PrivateEstimator):
         ----------
         X : array (m, d), optional
             Released locations; all of them by default. For other points interpolate (`predict`), or extend the paths
-            where the records are (`fit_custodian`).
+            where the records are (`fit_custodian`). On a lattice any point: it has the value of its node.
 
         Raises
         ------
@@ -302,9 +344,19 @@ class PosteriorSampler(PrivateEstimator):
             If a point was not released.
         """
         check_is_fitted(self)
-        return self.release_.values.copy() if X is None else self.release_.sample(X)
+        if X is None:
+            return self.release_.values.copy()
+        if isinstance(self.release_, PathRelease):
+            return self.release_.sample(X)
+        assert isinstance(self.mechanism_, LatticeMechanism)
+        return self.release_.values[:, self.mechanism_.lattice.node(self._points(X))]
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Mean over the released paths, interpolated to X with the prior; shape (len(X),). Post-processing: free."""
+        """Mean over the released paths, interpolated to X with the prior; shape (len(X),). Post-processing: free.
+
+        On a lattice that of the node of each point.
+        """
         points = self._points(X)
-        return self.release_.interpolate(points).mean(axis=0)
+        return (self.release_.interpolate if isinstance(self.release_, PathRelease) else self.sample)(points).mean(
+            axis=0
+        )

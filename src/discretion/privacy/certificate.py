@@ -308,7 +308,9 @@ class Certificate:
     def text(self) -> str:
         """The page for whoever answers for the data: plain words, at most 40 lines, epsilon rounded up."""
         lines = ["PRIVACY CERTIFICATE"]
-        if not self.bookable:
+        if not self.bookable and self.epsilon == math.inf:
+            lines += [f"*** {TEST_ONLY}: nothing is promised ({self.rule}). This must not be published. ***"]
+        elif not self.bookable:
             lines += [
                 f"*** {TEST_ONLY}: the noise came from a known seed ({self.randomness}). ***",
                 "*** Whoever knows the seed can remove it. This must not be published. ***",

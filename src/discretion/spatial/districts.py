@@ -5,6 +5,7 @@ Needs the ``geo`` extra (shapely); other formats than GeoJSON also geopandas.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -17,10 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, diags_array
 
 from discretion.gp.lattice import Lattice
+from discretion.spatial.outlines import Polygon
 
 __all__ = ["Districts"]
 
 Array = NDArray[np.float64]
+
+_OVERLAP = 1e-6
+"""Share of the smaller district that may lie in both: drawn borders cross by a little."""
 
 
 def _shapely() -> Any:
@@ -36,12 +41,16 @@ class Districts:
     """Polygons in the plane of the covariates and their names. Public: fixed without a look at the records.
 
     Two districts are neighbours if they share a border of positive length, up to gaps of ``tolerance``. A point belongs
-    to the nearest district (distance 0 inside); on a shared border to the first in the file.
+    to the nearest district (distance 0 inside), so one in a hole or outside all of them has one too; on a shared border
+    to the first in the file. Districts that overlap are refused: a point would lie in two.
+
+    ``digest`` is the SHA-256 of the file they were read from.
     """
 
     shapes: tuple[Any, ...]
     names: tuple[str, ...]
     tolerance: float = 0.0
+    digest: str | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], name: str | None = None, *, tolerance: float = 0.0) -> Self:
@@ -59,7 +68,7 @@ class Districts:
         Raises
         ------
         ValueError
-            If the file can't be read, holds no polygon or a broken one, or has no such property.
+            If the file can't be read, holds no polygon, a broken one or two that overlap, or has no such property.
         ImportError
             Without shapely, or geopandas for other formats.
         """
@@ -83,7 +92,7 @@ class Districts:
         if name is not None and any(name not in each for each in properties):
             raise ValueError(f"Not every district of {path} has the property {name!r}.")
         names = [str(number if name is None else each[name]) for number, each in enumerate(properties)]
-        return cls(tuple(shapes), tuple(names), tolerance)
+        return cls(tuple(shapes), tuple(names), tolerance, hashlib.sha256(path.read_bytes()).hexdigest())
 
     def __post_init__(self) -> None:
         if not self.shapes:
@@ -102,6 +111,50 @@ class Districts:
         ]
         if broken:
             raise ValueError(f"These districts are no valid polygons: {', '.join(broken[:10])}.")
+        if self._overlaps:
+            pairs = ", ".join(f"{self.names[i]} and {self.names[j]}" for i, j in self._overlaps[:5])
+            raise ValueError(f"Districts must not overlap, or a point lies in two of them: {pairs}.")
+
+    @property
+    def _overlaps(self) -> list[tuple[int, int]]:
+        """Pairs with more than a sliver in common: beyond the tolerance along the border, a millionth of the area."""
+        shapely, shapes = _shapely(), np.array(self.shapes, dtype=object)
+        first, second = self._tree.query(shapes, predicate="intersects")
+        kept = first < second
+        first, second = first[kept], second[kept]
+        common = shapely.area(shapely.intersection(shapes[first], shapes[second]))
+        area, length = shapely.area(shapes), shapely.length(shapes)
+        allowed = _OVERLAP * np.minimum(area[first], area[second])
+        allowed += self.tolerance * np.minimum(length[first], length[second])
+        found = common > allowed
+        return list(zip(first[found].tolist(), second[found].tolist(), strict=True))
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Lower and upper corner of all districts."""
+        low_x, low_y, high_x, high_y = _shapely().total_bounds(np.array(self.shapes, dtype=object))
+        return np.array([low_x, low_y]), np.array([high_x, high_y])
+
+    @property
+    def islands(self) -> list[str]:
+        """Names of the districts without neighbours: killing alone ties them to the prior mean."""
+        alone = np.setdiff1d(np.arange(len(self.shapes)), np.concatenate(self.neighbours))
+        return [self.names[number] for number in alone.tolist()]
+
+    def outline(self, chosen: NDArray[np.bool_]) -> list[Polygon]:
+        """The polygons of the union of the chosen districts, each a list of rings, the exterior first."""
+        shapely = _shapely()
+        whole = shapely.union_all(np.array(self.shapes, dtype=object)[chosen])
+        parts = [each for each in getattr(whole, "geoms", [whole]) if each.geom_type == "Polygon" and not each.is_empty]
+        return [[np.asarray(ring.coords)[:, :2] for ring in (part.exterior, *part.interiors)] for part in parts]
+
+    def find(self, X: ArrayLike) -> NDArray[np.int64]:
+        """The district in which each point of X (n, 2) lies, -1 in none."""
+        points = _shapely().points(np.asarray(X, dtype=np.float64))
+        found = np.full(len(points), -1, dtype=np.int64)
+        number, district = self._tree.query(points, predicate="intersects")
+        found[number] = district
+        return found
 
     @cached_property
     def _tree(self) -> Any:
@@ -144,10 +197,18 @@ class Districts:
         row, column = np.concatenate([first, second]), np.concatenate([second, first])
         W = coo_array((np.ones(row.size), (row, column)), shape=(size, size)).tocsr()
         places = np.array([shape.representative_point().coords[0] for shape in self.shapes], dtype=np.float64)
+        words = {"graph": "districts", "tolerance": float(self.tolerance), "sha256": self.digest}
+        words |= {"killing": None if killing is None else float(killing), "share": None if share is None else share}
         if share is not None:
-            return Lattice.car(W, share, locations=places, locate=self.locate)
+            if self.islands:
+                raise ValueError(
+                    f"Districts without neighbours have no CAR: {', '.join(self.islands[:10])}. Give killing instead, "
+                    "which ties them to the prior mean, or a tolerance that closes the gaps between borders."
+                )
+            return Lattice.car(W, share, locations=places, locate=self.locate, words=words)
         assert killing is not None
+        if not 0.0 < killing < np.inf:
+            raise ValueError(f"killing (kappa^2) must be a positive number; got {killing!r}.")
         degree = np.asarray(W.sum(axis=1), dtype=np.float64)
         Q = diags_array(degree + float(killing)) - W
-        graph = f"districts, killing {killing:g}"
-        return Lattice.of_precision(Q, locations=places, locate=self.locate, graph=graph)
+        return Lattice.of_precision(Q, locations=places, locate=self.locate, words=words)

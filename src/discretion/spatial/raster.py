@@ -10,7 +10,7 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,11 +148,12 @@ def write_geoparquet(
     *,
     projection: Projection,
     tags: Mapping[str, Tag] | None = None,
+    polygons: Sequence[Sequence[Sequence[ArrayLike]]] | None = None,
 ) -> Path:
-    """Write released values at public points as GeoParquet 1.1 and return the path.
+    """Write released values at public points, or of public areas, as GeoParquet 1.1 and return the path.
 
-    The column "geometry" holds the points in well-known binary, and the file's metadata the coordinate reference
-    system as PROJJSON, so coordinates stay as they are: (easting, northing), exact.
+    The column "geometry" holds the points or areas in well-known binary, and the file's metadata the coordinate
+    reference system as PROJJSON, so coordinates stay as they are: (easting, northing), exact.
 
     Args:
         path: the file, replaced if it is there.
@@ -160,6 +161,7 @@ def write_geoparquet(
         columns: for each name an array (m,) of numbers, truth values or text.  NaN, or masked, is written as null.
         projection: the coordinate reference system of the locations.
         tags: as for `write_geotiff`; kept in the file's metadata as JSON under "discretion".
+        polygons: for each location the polygons of its area, each a list of rings, written instead of the points.
 
     Equal arguments give equal bytes.
 
@@ -178,17 +180,18 @@ def write_geoparquet(
     if "geometry" in columns:
         raise ValueError('the name "geometry" is taken by the points; call the column something else')
     arrays = {name: _column(name, values, len(places)) for name, values in columns.items()}
+    shapes = shapely.points(places) if polygons is None else _areas(polygons, len(places))
     geometry: dict[str, Any] = {
         "encoding": "WKB",
-        "geometry_types": ["Point"],
+        "geometry_types": ["Point" if polygons is None else "MultiPolygon"],
         "crs": _system(projection).to_json_dict(),
         "edges": "planar",
     }
     if len(places):
-        geometry["bbox"] = [*places.min(axis=0).tolist(), *places.max(axis=0).tolist()]
+        geometry["bbox"] = shapely.total_bounds(shapes).tolist()
     about = {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": geometry}}
     # Plain bytes: with an Arrow extension type on the column some readers overlook the system in the metadata.
-    points = pyarrow.array(shapely.to_wkb(shapely.points(places), byte_order=1), type=pyarrow.binary())
+    points = pyarrow.array(shapely.to_wkb(shapes, byte_order=1), type=pyarrow.binary())
     table = pyarrow.table(
         {**{name: pyarrow.array(values, from_pandas=True) for name, values in arrays.items()}, "geometry": points},
         metadata={"geo": json.dumps(about), "discretion": json.dumps(_texts(tags), ensure_ascii=False)},
@@ -198,6 +201,15 @@ def write_geoparquet(
     target = Path(path)
     target.write_bytes(sink.getvalue())
     return target
+
+
+def _areas(polygons: Sequence[Sequence[Sequence[ArrayLike]]], count: int) -> Any:
+    import shapely
+
+    if len(polygons) != count:
+        raise ValueError(f"{count} locations need as many areas; got {len(polygons)}")
+    parts: Any = [[(rings[0], list(rings[1:])) for rings in area] for area in polygons]
+    return np.array([shapely.MultiPolygon(each) for each in parts], dtype=object)
 
 
 def _grids(bands: Mapping[str, ArrayLike]) -> Floats:

@@ -14,7 +14,9 @@ from discretion.gp import RBF, Box, ExponentialL1, Kernel
 from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import Decoder, best_linear_decoder
 from discretion.posterior.kernel_sum import KernelSumMechanism
+from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.mechanism import PosteriorMechanism
+from discretion.posterior.planner.lattices import Hexagons, LatticePaths
 from discretion.posterior.planner.priors import MOST_DRAWN, PLACES, GaussianPrior, Prior, Setting
 from discretion.posterior.planner.simulation import FEATURES, MOST_RECORDS, Candidate, Score, Simulation, kernel_dict
 from discretion.privacy import round_up_significant
@@ -41,23 +43,23 @@ class Recommendation:
 
     Attributes
     ----------
-    mechanism : {"kernel-sum", "posterior"}
-    kernel : Kernel
-        In the coordinates below.
+    mechanism : {"kernel-sum", "posterior", "lattice"}
+    kernel : Kernel or Hexagons
+        In the coordinates below; hexagons in data units.
     coordinates : {"unit", "data"}
     ridge : float or None
-        Of the posterior; None for a kernel sum.
+        Of a posterior; None for a kernel sum.
     scale : float
         The mechanism's calibrated scale for n records.
     epsilon, delta : float
     paths : int or None
-        1 for the posterior; None for a kernel sum.
+        1 for a posterior; None for a kernel sum.
     decoder : bool
         Whether to decode the release with the plan's public prior (`MapPlan.decoder`).
     """
 
-    mechanism: Literal["kernel-sum", "posterior"]
-    kernel: Kernel
+    mechanism: Literal["kernel-sum", "posterior", "lattice"]
+    kernel: Any
     coordinates: str
     ridge: float | None
     scale: float
@@ -144,8 +146,8 @@ class MapPlan:
         tuned = self.simulation.decoder(kernel, self.recommended.epsilon)
         return replace(decoder, threshold=tuned.threshold, cut=tuned.cut, facts=decoder.facts | tuned.facts)
 
-    def mechanism(self, **changes: Any) -> KernelSumMechanism | PosteriorMechanism:
-        """The recommended mechanism, calibrated for the expected n on the grid of the release."""
+    def mechanism(self, **changes: Any) -> KernelSumMechanism | PosteriorMechanism | LatticeMechanism:
+        """The recommended mechanism, calibrated for the expected n on the grid of the release, or on its lattice."""
         r, s = self.recommended, self.setting
         return _mechanism(r.mechanism, r.kernel, r.ridge, r.epsilon, r.delta, s, **changes)
 
@@ -164,9 +166,24 @@ class MapPlan:
         return f"NOTHING USEFUL can be published at epsilon {epsilon:g}.{limit}"
 
     @property
+    def best(self) -> dict[float, str]:
+        """For each epsilon of the frontier the row with the largest overlap, and those not clearly below it."""
+        found: dict[float, str] = {}
+        for epsilon in sorted({each.epsilon for each in self.frontier}, reverse=True):
+            rows = sorted((each for each in self.frontier if each.epsilon == epsilon), key=lambda each: -each.merit)
+            tied = [each for each in rows if each.iou.mean >= rows[0].iou.mean - 2.0 * rows[0].iou.se]
+            found[epsilon] = " = ".join(each.label for each in sorted(tied, key=lambda each: -each.merit))
+        return found
+
+    @property
     def words(self) -> str:
         """The recommended release in words."""
         r = self.recommended
+        if isinstance(r.kernel, Hexagons):
+            return (
+                f"posterior path on hexagons (release --prior lattice:{r.kernel.spacing:g}), killing "
+                f"{r.kernel.killing:g}, ridge {r.ridge:.4g}"
+            )
         length = f"{r.kernel.name} kernel, length scale {r.kernel.length_scale:.4g} ({r.coordinates} coordinates)"
         if r.mechanism == "posterior":
             return f"posterior path, {length}, ridge {r.ridge:.4g}"
@@ -192,6 +209,7 @@ class MapPlan:
             "rule": self.rule,
             "trivial": {name: vars(score) for name, score in self.trivial.items()},
             "frontier": [each.to_dict() for each in self.frontier],
+            "best": {f"{epsilon:g}": label for epsilon, label in self.best.items()},
             "candidates": [each.to_dict() for each in self.candidates],
             "water_filling": self.water_filling,
             "prior": self.prior,
@@ -225,6 +243,7 @@ def plan_map(
     region: Callable[[Floats], Mask] | None = None,
     floor: float = 20.0,
     posterior: bool = True,
+    lattice: bool = True,
     worlds: int = 200,
     path_worlds: int = 24,
     seed: int = 0,
@@ -233,8 +252,9 @@ def plan_map(
     """The best release of a map of {f >= threshold}, forecast from public knowledge only.
 
     Every candidate (kernel sum of several kernels and length scales, the same with a decoder, posterior path under the
-    published and the certified account) is made on simulated worlds of the public prior and scored against each world's
-    true field. Half of the worlds choose, the other half report. Deterministic given the seed.
+    published and the certified account, posterior path on hexagons) is made on simulated worlds of the public prior and
+    scored against each world's true field. Half of the worlds choose, the other half report. Deterministic given the
+    seed.
 
     Parameters
     ----------
@@ -262,6 +282,8 @@ def plan_map(
         Records that must be near for a local mean to be drawn.
     posterior : bool
         Whether posterior paths are simulated too; never for more than 20,000 records.
+    lattice : bool
+        Whether posterior paths on a lattice are; in the plane only.
     worlds, path_worlds : int
         Number of simulated worlds for kernel sums and for paths.
     seed : int
@@ -309,17 +331,22 @@ def plan_map(
         lengths = sorted({planner.length(float(epsilon), shift) for shift in (-1, 1, 3)})
         for found in simulation.posterior(lengths, frontier_epsilons):
             rows[found.epsilon].append(found)
+    lattices = lattice and domain.dimension == 2
+    if lattices:
+        step("Posterior paths on a lattice")
+        for found in LatticePaths(simulation).candidates(frontier_epsilons, RBF(planner.length(float(epsilon)))):
+            rows[found.epsilon].append(found)
     frontier = [best for each in frontier_epsilons for best in _best_of_rows(rows[each])]
     chosen = _recommended(rows[float(epsilon)])
     step("Smallest useful epsilon")
     limit = planner.smallest_useful({each: _useful(_recommended(found)) for each, found in rows.items()})
 
     scale = _mechanism(chosen.mechanism, chosen.kernel, chosen.ridge, chosen.epsilon, rare, setting).scale
-    path = chosen.mechanism == "posterior"
+    path = chosen.mechanism != "kernel-sum"
     half = simulation.worlds // 2
     return MapPlan(
         Recommendation(
-            "posterior" if path else "kernel-sum",
+            chosen.mechanism,  # pyright: ignore[reportArgumentType]
             chosen.kernel,
             coordinates,
             chosen.ridge,
@@ -338,7 +365,7 @@ def plan_map(
         | {"best constant (RMSE)": Score.of(simulation.constant[half:])},
         planner.water_filling(float(epsilon)),
         public.describe(model),
-        _notes(setting, public, int(worlds), offered, posterior),
+        _notes(setting, public, int(worlds), offered, posterior, lattices),
         simulation,
     )
 
@@ -431,8 +458,12 @@ def _useful(candidate: Candidate) -> bool:
 
 
 def _mechanism(
-    name: str, kernel: Kernel, ridge: float | None, epsilon: float, delta: float, setting: Setting, **changes: Any
-) -> KernelSumMechanism | PosteriorMechanism:
+    name: str, kernel: Any, ridge: float | None, epsilon: float, delta: float, setting: Setting, **changes: Any
+) -> KernelSumMechanism | PosteriorMechanism | LatticeMechanism:
+    if name == "lattice":
+        own = {"lattice": kernel.lattice(setting), "response_range": setting.response_range, "centre": setting.centre}
+        priced: dict[str, Any] = {"n": setting.n, "epsilon": epsilon, "delta": delta, "ridge": ridge}
+        return LatticeMechanism.calibrated(**(priced | own | changes))
     common: dict[str, Any] = {
         "n": setting.n,
         "epsilon": epsilon,
@@ -443,7 +474,7 @@ def _mechanism(
         "coordinates": setting.coordinates,
     }
     if name == "kernel-sum":
-        own: dict[str, Any] = {
+        own = {
             "kernels": kernel,
             "response_ranges": setting.response_range,
             "centres": (setting.centre,),
@@ -453,7 +484,7 @@ def _mechanism(
     return PosteriorMechanism.calibrated(**(common | own | changes))
 
 
-def _notes(setting: Setting, prior: Prior, worlds: int, offered: bool, wanted: bool) -> tuple[str, ...]:
+def _notes(setting: Setting, prior: Prior, worlds: int, offered: bool, wanted: bool, lattices: bool) -> tuple[str, ...]:
     notes = [
         "Scores are means over simulated worlds of the public prior, with standard errors by world; half of the worlds "
         "chose, the other half report.",
@@ -480,6 +511,11 @@ def _notes(setting: Setting, prior: Prior, worlds: int, offered: bool, wanted: b
         notes.append(f"Posterior paths are left out: more than {MOST_RECORDS:,} records need too large a matrix.")
     elif offered:
         notes.append("Posterior paths are simulated on fewer worlds and places than kernel sums.")
+    if lattices:
+        notes.append(
+            "Paths on a lattice are simulated on fewer worlds than kernel sums, on hexagons of one size and without "
+            "smoothing."
+        )
     return tuple(notes)
 
 

@@ -24,7 +24,7 @@ from discretion.posterior.planner.priors import Model, NodeWorlds, Setting
 from discretion.posterior.spectrum import KernelChoice, SpectralPrior, choose_kernel
 from discretion.privacy import Unreachable, gaussian_mu
 
-__all__ = ["Candidate", "Score", "Simulation"]
+__all__ = ["Candidate", "Score", "Simulation", "candidate"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -60,11 +60,11 @@ class Candidate:
 
     Attributes
     ----------
-    mechanism : {"kernel-sum", "posterior"}
+    mechanism : {"kernel-sum", "posterior", "lattice"}
     account : str
         "exact" for a kernel sum; for a posterior path "published" (`posterior_loss`: Theorem 3.1 and its refinements)
-        or "certified" (`CertifiedTable`, where it is smaller).
-    kernel : Kernel
+        or "certified" (`CertifiedTable`, where it is smaller); on a lattice "certified on a lattice".
+    kernel : Kernel or Hexagons
     decoder : bool
     epsilon, scale : float
     ridge : float or None
@@ -85,7 +85,7 @@ class Candidate:
 
     mechanism: str
     account: str
-    kernel: Kernel
+    kernel: Any
     decoder: bool
     epsilon: float
     scale: float
@@ -100,6 +100,8 @@ class Candidate:
     @property
     def label(self) -> str:
         """The row of the frontier it belongs to."""
+        if self.mechanism == "lattice":
+            return "posterior path on a lattice"
         if self.mechanism == "posterior":
             return f"posterior path, {self.account} account"
         return "kernel sum with decoder" if self.decoder else "kernel sum"
@@ -111,8 +113,8 @@ class Candidate:
         return values | scores | {"label": self.label, "kernel": kernel_dict(self.kernel)}
 
 
-def kernel_dict(kernel: Kernel) -> dict[str, Any]:
-    """A kernel as JSON data."""
+def kernel_dict(kernel: Any) -> dict[str, Any]:
+    """A kernel, or the prior that stands in its place, as JSON data."""
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(kernel).items()}
     return {"name": kernel.name} | plain
 
@@ -233,7 +235,7 @@ class Simulation:
     def kernel_sum(self, kernel: Kernel, epsilon: float) -> Candidate:
         """The map {h + (c - t) d / M >= 0} and the local means c + M h / d."""
         scored = self._scored_kernel_sum(kernel, epsilon)
-        return _candidate(scored, kernel=kernel, epsilon=epsilon, scale=self.noise(epsilon))
+        return candidate(scored, kernel=kernel, epsilon=epsilon, scale=self.noise(epsilon))
 
     def _scored_kernel_sum(self, kernel: Kernel, epsilon: float) -> _Scored:
         cache: dict[Any, _Scored] = self.__dict__.setdefault("_plain", {})
@@ -251,7 +253,7 @@ class Simulation:
         support = d / M >= self.floor + 2.0 * s / M
         means = self.setting.centre + M * np.clip(np.divide(h, d, out=np.zeros_like(h), where=support), -1.0, 1.0)
         fields = np.where(support, means, self._best_constant)
-        return self._scored(self._above(h, d), self._above(sums.values, sums.density), fields, worlds, places)
+        return self.scored(self._above(h, d), self._above(sums.values, sums.density), fields, worlds, places)
 
     def decoder(self, kernel: Kernel, epsilon: float) -> Decoder:
         """The closed-form decoder of such a release at every second place, its cut tuned on worlds of the same law."""
@@ -275,8 +277,8 @@ class Simulation:
         assert decoder.cut is not None
         noisy, clear = _decoded(decoder, *sums.noisy(s)), _decoded(decoder, sums.values, sums.density)
         kept = self.setting.half[1]
-        scored = self._scored(noisy >= decoder.cut, clear >= decoder.cut, noisy, np.arange(self.worlds), kept)
-        return _candidate(scored, kernel=kernel, epsilon=epsilon, scale=s, decoder=True)
+        scored = self.scored(noisy >= decoder.cut, clear >= decoder.cut, noisy, np.arange(self.worlds), kept)
+        return candidate(scored, kernel=kernel, epsilon=epsilon, scale=s, decoder=True)
 
     @cached_property
     def _decoder_worlds(self) -> NodeWorlds:
@@ -358,9 +360,9 @@ class Simulation:
         c, t = self.setting.centre, self.setting.threshold
         for account, epsilon, scale in scales:
             paths = c + means + scale * noises
-            few = self._scored(paths >= t, c + means >= t, paths, self._path_worlds, kept)
-            control = self._kernel_sum(kernel, epsilon, self._path_worlds, kept)
-            yield _candidate(
+            few = self.scored(paths >= t, c + means >= t, paths, self.path_numbers, kept)
+            control = self._kernel_sum(kernel, epsilon, self.path_numbers, kept)
+            yield candidate(
                 few,
                 (control, self._scored_kernel_sum(kernel, epsilon)),
                 mechanism="posterior",
@@ -371,6 +373,11 @@ class Simulation:
                 ridge=ridge,
             )
 
+    def controls(self, kernel: Kernel, epsilon: float, places: NDArray[np.int64]) -> tuple[_Scored, _Scored]:
+        """Scores of a kernel sum on the worlds of paths, at places, and on all worlds everywhere."""
+        few = self._kernel_sum(kernel, epsilon, self.path_numbers, places)
+        return few, self._scored_kernel_sum(kernel, epsilon)
+
     def posteriors(self, kernel: Kernel, ridge: float) -> tuple[Floats, Floats]:
         """Posterior mean less the centre, and a draw of its noise at scale 1, at every second place, world by world.
 
@@ -378,9 +385,9 @@ class Simulation:
         """
         points = self.setting.places.points[self.setting.half[1]]
         prior, m = kernel(points), len(points)
-        normals = self._rng(5).standard_normal((len(self._path_worlds), m))
+        normals = self._rng(5).standard_normal((len(self.path_numbers), m))
         means, noises = np.empty_like(normals), np.empty_like(normals)
-        for i, world in enumerate(self._path_worlds):
+        for i, world in enumerate(self.path_numbers):
             counts = np.bincount(self._nearest, self.data.counts[world], m)
             used = np.flatnonzero(counts)
             average = np.bincount(self._nearest, self.data.sums[world], m)[used] / counts[used]
@@ -393,7 +400,7 @@ class Simulation:
         return means, noises
 
     @cached_property
-    def _path_worlds(self) -> NDArray[np.int64]:
+    def path_numbers(self) -> NDArray[np.int64]:
         """Which worlds posterior paths are simulated on: evenly among all, so that halves stay halves."""
         return np.linspace(0, self.worlds - 1, min(self.path_worlds, self.worlds)).astype(np.int64)
 
@@ -406,7 +413,7 @@ class Simulation:
 
     # --- scores -------------------------------------------------------------------------------------------------------
 
-    def _scored(
+    def scored(
         self, shown: Mask, clear: Mask, fields: Floats, worlds: NDArray[np.int64], places: NDArray[np.int64]
     ) -> _Scored:
         """Scores of the maps shown, of those without privacy and of the fields, (worlds, places) each."""
@@ -422,11 +429,11 @@ class Simulation:
         return np.random.default_rng([self.seed, stream])
 
 
-def _candidate(
+def candidate(
     scored: _Scored,
     control: tuple[_Scored, _Scored] | None = None,
     *,
-    kernel: Kernel,
+    kernel: Any,
     epsilon: float,
     scale: float,
     mechanism: str = "kernel-sum",

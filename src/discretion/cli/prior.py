@@ -1,0 +1,211 @@
+"""``--prior``: a public lattice or a map of districts in words, and the files of a release on one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from scipy.sparse import load_npz
+
+from discretion.cli import options
+from discretion.cli.sheet import Sheet
+from discretion.gp import Box
+from discretion.gp.lattice import Lattice
+from discretion.posterior import LatticeRelease
+from discretion.posterior.excursion import agreed
+from discretion.spatial.areas import Areas
+from discretion.spatial.districts import Districts
+from discretion.spatial.geojson import multipolygon, write_geojson
+from discretion.spatial.maps import Key, draw_map, draw_paths
+from discretion.spatial.outlines import Polygon
+from discretion.spatial.raster import suffix, write_geoparquet
+from discretion.spatial.region import Region
+
+__all__ = ["AreaSheet", "PriorOptions", "graph_of"]
+
+PANEL = "The model: a public lattice or districts"
+MOST_CELLS = 200_000
+"""Cells of the largest lattice: each has a row in every file."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PriorOptions:
+    """A Gaussian Markov random field on a public graph, instead of a kernel on a grid."""
+
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="lattice:SPACING (hexagons), squares:SPACING, or districts:FILE with public polygons in the table's "
+            "coordinates: posterior paths on that graph. With --region only cells whose centre lies inside.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    killing: Annotated[
+        float | None,
+        typer.Option(
+            help="kappa^2 of kappa^2 I + Laplacian: hexagons forget over sqrt(1.5 / killing) cells; 0.3 if left out.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    share: Annotated[
+        float | None,
+        typer.Option(help="districts: proper CAR D - share W, below 1, instead of --killing.", rich_help_panel=PANEL),
+    ] = None
+    name_column: Annotated[
+        str | None, typer.Option(help="districts: the property that names one.", rich_help_panel=PANEL)
+    ] = None
+    gap: Annotated[
+        float,
+        typer.Option(help="districts: width of gaps between borders that count as shared.", rich_help_panel=PANEL),
+    ] = 0.0
+    rescale: Annotated[
+        float,
+        typer.Option(
+            help="Public constant by which deviations from --centre are multiplied in the map of values.",
+            rich_help_panel=PANEL,
+        ),
+    ] = 1.0
+
+    def areas(self, box: Box, outline: Region | None) -> Areas:
+        """The graph and its areas; every refusal comes before a record is read."""
+        kind, _, what = (self.prior or "").partition(":")
+        if kind not in ("lattice", "squares", "districts") or not what:
+            raise ValueError(
+                "--prior is written lattice:SPACING, squares:SPACING or districts:FILE, such as lattice:585; got "
+                f"{self.prior!r}."
+            )
+        if box.dimension != 2:
+            raise ValueError(f"--prior needs two covariates; --domain has {box.dimension} ranges.")
+        if not (math.isfinite(self.rescale) and self.rescale > 0.0):
+            raise ValueError(f"--rescale must be a positive number; got {self.rescale:g}.")
+        if kind == "districts":
+            return self._districts(Path(what), box)
+        given = {"--share": self.share, "--name-column": self.name_column, "--gap": self.gap or None}
+        for option, value in given.items():
+            if value is not None:
+                raise ValueError(f"{option}: only --prior districts:FILE has it.")
+        spacing = options.number(what, "--prior")
+        width, height = np.subtract(box.upper, box.lower)
+        if not 0.0 < spacing <= min(width, height):
+            raise ValueError(f"--prior: a spacing of {spacing:g} does not fit the domain; choose a smaller one.")
+        if width * height / spacing**2 > MOST_CELLS:
+            raise ValueError(f"--prior {self.prior}: more than {MOST_CELLS:,} cells; choose a larger spacing.")
+        make = Lattice.hexagon if kind == "lattice" else Lattice.square
+        killing = 0.3 if self.killing is None else self.killing
+        lattice = make(spacing, box, killing)
+        if outline is not None:
+            assert lattice.tiles is not None
+            chosen = outline.contains(lattice.tiles.centres)
+            if not chosen.any():
+                raise ValueError("--region holds no cell of the lattice; is it in the table's coordinates?")
+            lattice = make(spacing, box, killing, cells=lattice.tiles.cells[chosen])
+        return Areas.of_tiles(lattice)
+
+    def _districts(self, file: Path, box: Box) -> Areas:
+        districts = Districts.read(file, self.name_column, tolerance=self.gap)
+        low, high = districts.bounds
+        if np.any(high <= box.lower) or np.any(low >= box.upper):
+            raise ValueError(f"{file}: no district lies in --domain; is it in the table's coordinates?")
+        killing = 0.3 if self.killing is None and self.share is None else self.killing
+        return Areas.of_districts(districts, districts.lattice(killing, share=self.share))
+
+    def formats(self, wanted: tuple[str, ...]) -> None:
+        """Refuse what areas can't be written as."""
+        if "geotiff" in wanted:
+            raise ValueError("--formats geotiff: a lattice or districts are no grid of points; use geoparquet.")
+
+
+def graph_of(file: Path, words: Mapping[str, Any]) -> Lattice:
+    """The graph of a certificate again, from the public file it was made of and what the certificate says of it."""
+    if file.suffix == ".npz":
+        try:
+            return Lattice.of_precision(load_npz(file))
+        except (OSError, KeyError) as error:
+            raise ValueError(f"--prior {file} is no sparse matrix of SciPy: {error}") from None
+    if words.get("graph") != "districts":
+        raise ValueError(f"--prior {file}: the certificate's graph is {words.get('graph')!r}, not districts.")
+    killing, share = words.get("killing"), words.get("share")
+    return Districts.read(file, tolerance=float(words.get("tolerance") or 0.0)).lattice(killing, share=share)
+
+
+@dataclass(frozen=True)
+class AreaSheet(Sheet):
+    """The files of paths on a lattice or districts: a row and a polygon for each area."""
+
+    release: LatticeRelease
+    areas: Areas
+    fraction: float
+    rounds: int
+    rescale: float
+
+    STEM = "paths"
+
+    def columns(self) -> dict[str, Any]:
+        page, release = self.page, self.release
+        columns: dict[str, Any] = {} if self.areas.names is None else {"name": np.array(self.areas.names)}
+        columns |= {f"path_{i + 1}": values for i, values in enumerate(release.values)}
+        columns["value"] = self._shown().mean(axis=0)
+        if page.threshold is not None and len(release.values) > 1:
+            share, low, high = release.exceedance(page.threshold)
+            if page.below:
+                share, low, high = 1.0 - share, 1.0 - high, 1.0 - low
+            columns |= {"share": share, "share_low": low, "share_high": high}
+        return columns
+
+    @property
+    def _paths(self) -> Array:
+        return self.release.smoothed(self.rounds)
+
+    def _shown(self) -> Array:
+        """The map of values: deviations from the centre times the public constant, (paths, N)."""
+        return self.release.centre + self.rescale * (self._paths - self.release.centre)
+
+    def _inside(self, paths: Array) -> NDArray[np.bool_]:
+        threshold, below = self.page.threshold, self.page.below
+        assert threshold is not None
+        field = agreed(paths, self.fraction, above=not below)
+        return field <= threshold if below else field >= threshold
+
+    def _tables(self, out: Path) -> list[str]:
+        page, places, columns = self.page, self.release.locations, self.columns()
+        assert places is not None
+        values = zip(*(column.tolist() for column in columns.values()), strict=True)
+        rows = [dict(zip(columns, row, strict=True)) for row in values]
+        self._csv(out / f"{self.STEM}.csv", places, columns)
+        features = [
+            multipolygon(polygons, projection=page.projection, properties=row)
+            for polygons, row in zip(self.areas.polygons, rows, strict=True)
+        ]
+        write_geojson(out / f"{self.STEM}.geojson", features, projection=page.projection, properties=self.cost)
+        files = [f"{self.STEM}.csv", f"{self.STEM}.geojson"]
+        for form in page.formats:
+            assert page.projection is not None
+            target, polygons = out / f"{self.STEM}{suffix(form)}", self.areas.polygons
+            write_geoparquet(target, places, columns, projection=page.projection, tags=self.tags, polygons=polygons)
+            files.append(target.name)
+        return files
+
+    def _maps(self, out: Path) -> list[str]:
+        page, files, paths = self.page, ["map.png"], self._paths
+        outlines: list[list[Polygon]] = [[] for _ in range(1 + len(paths))]
+        if page.threshold is not None:
+            outlines = [self.areas.outline(self._inside(each)) for each in (paths, *(p[None] for p in paths))]
+            about = {"paths": len(paths), "fraction": self.fraction, "smoothing_rounds": self.rounds}
+            files.insert(0, self._outlines(out, [(outlines[0], about)]))
+        x, y, number, absent = self.areas.raster()
+        look = self._picture() | {"x": x, "y": y, "mask": absent, "units": page.units, "value_label": page.tick}
+        look["key"] = Key(inner=f"{page.units} {page.condition}" if any(outlines) else "")
+        shown = self._shown()
+        draw_map(out / "map.png", values=shown.mean(axis=0)[number], polygons=outlines[0], **look)
+        if 1 < len(shown) <= 12:
+            draw_paths(out / "paths.png", values=shown[:, number], polygons=outlines[1:], **look)
+            files.append("paths.png")
+        return files

@@ -1,0 +1,63 @@
+"""The exact posterior of a Gaussian process that is given its responses a few at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from discretion.gp.dense import BLAS, DensePosterior, FactorisationError, cholesky, ridge_floor, subtract_gram
+from discretion.gp.domain import as_points, finite_points
+from discretion.gp.kernels import Kernel
+
+
+class GrowingPosterior(DensePosterior):
+    """`DensePosterior` to which responses are appended: rows are added to the Cholesky factor of A = K + ridge^2 I.
+
+    Parameters: `kernel`; `ridge` > 0; `dimension` of a point; `most`, the largest number of responses ever.
+
+    It begins as the prior, and after `append` is what `DensePosterior` would be for all responses so far, with the same
+    bounds of rounding (`docs/proofs/floor-of-noise.md` allows rows to be added in any number of batches).
+
+    Raises ValueError when ridge^2 is below `ridge_floor(most)`.
+
+    Cost of appending q responses to n: q (n + q)^2 flops and a copy of the factor.
+    """
+
+    def __init__(self, kernel: Kernel, ridge: float, dimension: int, most: int) -> None:
+        if float(ridge) ** 2 < ridge_floor(most):
+            raise ValueError(
+                f"ridge^2 = {ridge**2:.3g} is too small for {most} points in double precision: give at least "
+                f"{ridge_floor(most):.3g}"
+            )
+        super().__init__(kernel, ridge, np.empty((0, dimension)), np.empty(0))
+        self.most = int(most)
+
+    def append(self, X: npt.ArrayLike, y: npt.ArrayLike) -> None:
+        """Add responses y (q,) at the rows of X (q, d).
+
+        Raises ValueError when they do not fit, are not finite or are more than `most` in all; FactorisationError when
+        LAPACK fails. After an error the posterior is as it was.
+        """
+        points = finite_points(X, self.dimension)
+        n, q = self.n, len(points)
+        responses = as_points(np.reshape(y, (-1, 1)), what="y")[:, 0]
+        if responses.shape != (q,) or not np.isfinite(responses).all():
+            raise ValueError(f"y must hold {q} finite number(s), one response for each row of X")
+        if n + q > self.most:
+            raise ValueError(f"this posterior was made for {self.most} responses, and these would be more")
+        factor = np.empty((n + q, n + q), order="F")
+        factor[:n, :n] = self.factor
+        # rows [B, C] of the factor: B = k(T, X) L^{-T}, C C^T = k(T, T) + ridge^2 I - B B^T
+        rows = np.empty((q, n + q), order="F")
+        known, own = self.whiten(rows[:, :n], points), rows[:, n:]
+        self.kernel.fill(own.T, points, points)
+        np.einsum("ii->i", own)[...] += self.effective_ridge**2
+        subtract_gram(own, known)
+        cholesky(own)
+        factor[n:] = rows
+        whitened = np.concatenate([self.whitened, BLAS.dtrsv(own, responses - known @ self.whitened, lower=1)])
+        weights = BLAS.dtrsv(factor, whitened, lower=1, trans=1)
+        if not np.isfinite(weights).all():
+            raise FactorisationError("the responses are too large for double precision; nothing was computed")
+        self.points, self.n = np.concatenate([self.points, points]), n + q
+        self.factor, self.whitened, self.weights = factor, whitened, weights

@@ -1,0 +1,194 @@
+"""`discretion release --prior`: lattices and districts from the command line to the files, and back by `verify`."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from discretion.cli import app
+from discretion.cli.console import BAD_INPUT, REFUSED
+from discretion.privacy import Certificate, Ledger
+
+PUBLIC = {
+    "covariates": "x,y",
+    "response": "price",
+    "domain": "0:6,0:4",
+    "response-range": "0:1",
+    "epsilon": "3",
+    "delta": "1e-3",
+    "rule": "closed-form",
+    "threshold": "0.5",
+    "unit": "sale",
+}
+
+
+@pytest.fixture
+def run():
+    def call(*words: object, code: int = 0) -> str:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == code, result.output
+        return result.stdout if code == 0 else result.stderr
+
+    return call
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "sales.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["x", "y", "price"])
+        for _ in range(400):
+            x, y = rng.uniform(0, 6), rng.uniform(0, 4)
+            writer.writerow([x, y, min(max(x / 6 + rng.normal(0, 0.1), 0), 1)])
+    return path
+
+
+def square(x: float, y: float, side: float = 2.0) -> dict:
+    ring = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
+    return {"type": "Polygon", "coordinates": [ring]}
+
+
+def districts(path: Path, shapes: list[dict]) -> Path:
+    features = [
+        {"type": "Feature", "properties": {"code": f"D{i}"}, "geometry": shape} for i, shape in enumerate(shapes)
+    ]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    return path
+
+
+SIX = [square(x, y) for y in (0, 2) for x in (0, 2, 4)]
+
+
+def words(table: Path, out: Path, prior: str, **changes: object) -> list[object]:
+    said = PUBLIC | {"prior": prior, "out": out} | changes
+    return ["release", table, *(part for key, value in said.items() for part in (f"--{key}", value))]
+
+
+@pytest.mark.parametrize(("prior", "cells", "sides"), [("lattice:0.8", 50, 7), ("squares:1", 35, 5)])
+def test_a_lattice_is_released_and_its_certificate_recomputed(run, table, tmp_path, prior, cells, sides):
+    out, book = tmp_path / "out", tmp_path / "book"
+    Ledger.create(book, dataset="sales", epsilon=10.0, delta=1e-3)
+    said = run(*words(table, out, prior, paths=5, ledger=book))
+    assert "5 paths of 400 private records on" in said
+    rows = list(csv.DictReader((out / "paths.csv").open()))
+    assert len(rows) >= cells
+    assert all(float(row["share_low"]) <= float(row["share"]) <= float(row["share_high"]) for row in rows)
+    features = json.loads((out / "paths.geojson").read_text())["features"]
+    assert len(features) == len(rows)
+    assert len(features[0]["geometry"]["coordinates"][0][0]) == sides
+    excursion = json.loads((out / "excursion.geojson").read_text())["features"][0]
+    assert excursion["properties"]["threshold"] == 0.5
+    assert excursion["geometry"]["coordinates"]
+    assert (out / "map.png").stat().st_size > 10_000
+    assert (out / "paths.png").exists()
+    assert "VERIFIED" in run("certificate", "verify", out / "certificate.json", "--ledger", book)
+
+
+def test_a_smaller_scale_in_a_certificate_is_found(run, table, tmp_path):
+    run(*words(table, tmp_path / "out", "lattice:1"))
+    text = (tmp_path / "out" / "certificate.json").read_text()
+    made = json.loads(text)
+    made["parameters"]["ridge"] /= 2
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(made))
+    run("certificate", "verify", forged, code=REFUSED)
+    made = json.loads(text)
+    made["parameters"]["killing"] *= 2
+    forged.write_text(json.dumps(made))
+    run("certificate", "verify", forged, code=REFUSED)
+    assert not Certificate.from_json(text).parameters["cells"]
+
+
+def test_a_region_chooses_the_cells(run, table, tmp_path):
+    outline = tmp_path / "region.geojson"
+    outline.write_text(json.dumps(square(1, 1, 2.5)))
+    run(*words(table, tmp_path / "out", "lattice:0.5", region=outline))
+    rows = list(csv.DictReader((tmp_path / "out" / "paths.csv").open()))
+    places = np.array([[float(row["x"]), float(row["y"])] for row in rows])
+    assert ((places >= 1) & (places <= 3.5)).all()
+    assert "VERIFIED" in run("certificate", "verify", tmp_path / "out" / "certificate.json")
+    cells = Certificate.from_json((tmp_path / "out" / "certificate.json").read_text()).parameters["cells"]
+    assert sum(last - first + 1 for _, first, last in cells) == len(rows)
+
+
+def test_districts_are_released_and_verified_with_their_public_file(run, table, tmp_path):
+    pytest.importorskip("shapely")
+    file, out = districts(tmp_path / "d.geojson", SIX), tmp_path / "out"
+    said = run(*words(table, out, f"districts:{file}", **{"name-column": "code", "paths": 3, "rescale": 1.2}))
+    assert "on 6 districts" in said
+    rows = list(csv.DictReader((out / "paths.csv").open()))
+    assert [row["name"] for row in rows] == [f"D{i}" for i in range(6)]
+    assert float(rows[0]["value"]) < float(rows[2]["value"])
+    certificate = out / "certificate.json"
+    run("certificate", "verify", certificate, code=REFUSED)
+    assert "VERIFIED" in run("certificate", "verify", certificate, "--prior", file)
+    other = districts(tmp_path / "other.geojson", SIX[:5])
+    run("certificate", "verify", certificate, "--prior", other, code=REFUSED)
+
+
+def test_add_remove_neighbours_on_a_lattice(run, table, tmp_path):
+    many = {"neighbours": "add-remove", "most-records": 1000}
+    said = words(table, tmp_path / "out", "lattice:1", **many)
+    said = [each for each in said if each not in ("--rule", "closed-form")]
+    run(*said)
+    made = Certificate.from_json((tmp_path / "out" / "certificate.json").read_text())
+    assert made.n is None
+    assert "VERIFIED" in run("certificate", "verify", tmp_path / "out" / "certificate.json")
+
+
+@pytest.mark.parametrize(
+    ("prior", "changes", "reason"),
+    [
+        ("hexes:1", {}, "lattice:SPACING"),
+        ("lattice:", {}, "lattice:SPACING"),
+        ("lattice:9", {}, "does not fit"),
+        ("lattice:0.001", {}, "more than 200,000"),
+        ("lattice:1", {"killing": 0}, "killing"),
+        ("lattice:1", {"share": 0.9}, "only --prior districts"),
+        ("lattice:1", {"grid": 20}, "no use"),
+        ("lattice:1", {"mechanism": "kernel-sum"}, "posterior paths"),
+        ("lattice:1", {"rescale": 0}, "rescale"),
+        ("lattice:1", {"smooth": 0.5}, "whole number"),
+        ("lattice:1", {"rule": "best"}, "rule"),
+        ("lattice:1", {"unit-id": "x", "max-per-unit": 0}, "max-per-unit"),
+        ("districts:missing.geojson", {}, "can't be read"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_table_is_opened(run, tmp_path, prior, changes, reason):
+    # the table does not exist: nothing private can have been read
+    said = run(*words(tmp_path / "none.csv", tmp_path / "out", prior, **changes), code=BAD_INPUT)
+    assert reason in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_of_a_prior_need_one(run, tmp_path):
+    said = words(tmp_path / "none.csv", tmp_path / "out", "lattice:1")
+    del said[said.index("--prior") : said.index("--prior") + 2]
+    assert "only --prior has it" in run(*said, "--killing", "1", code=BAD_INPUT)
+
+
+def test_districts_that_overlap_lie_elsewhere_or_stand_alone_are_refused(run, tmp_path):
+    pytest.importorskip("shapely")
+    said = [tmp_path / "none.csv", tmp_path / "out"]
+    overlapping = districts(tmp_path / "o.geojson", [square(0, 0), square(1, 0)])
+    assert "must not overlap" in run(*words(*said, f"districts:{overlapping}"), code=BAD_INPUT)
+    far = districts(tmp_path / "f.geojson", [square(100, 0), square(102, 0)])
+    assert "table's coordinates" in run(*words(*said, f"districts:{far}"), code=BAD_INPUT)
+    island = districts(tmp_path / "i.geojson", [square(0, 0), square(2, 0), square(0, 50)])
+    alone = run(*words(*said, f"districts:{island}", share=0.9), code=BAD_INPUT)
+    assert "without neighbours have no CAR: 2" in alone
+
+
+def test_an_island_and_a_hole_have_a_value(run, table, tmp_path):
+    pytest.importorskip("shapely")
+    # a lake, whose points go to the nearest district, and an island that killing alone ties to the prior mean
+    island = districts(tmp_path / "i.geojson", [*SIX[:1], *SIX[2:4], *SIX[5:], square(20, 20)])
+    run(*words(table, tmp_path / "out", f"districts:{island}"))
+    values = [float(row["value"]) for row in csv.DictReader((tmp_path / "out" / "paths.csv").open())]
+    assert len(values) == 5
+    assert np.isfinite(values).all()
