@@ -337,3 +337,19 @@ def test_a_lowered_curve_rises_up_to_infinity(supremum):
     orders = np.append(np.geomspace(1e-6, 1e12 if supremum == np.inf else 49.0, 200), np.inf)
     values = rising(orders) if supremum == np.inf else rising(orders[:-1])
     assert (np.diff(values) >= 0).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.01, 0.0965, 0.31, 1.0, 3.0])
+@pytest.mark.parametrize("law", [Poisson(1.5), Poisson(10), Poisson(100), geometric(10), logarithmic(100)], ids=str)
+def test_renyi_bounds_rise_from_order_to_order(law, epsilon):
+    loss = selection_loss(PureDP(epsilon, neighbours=REPLACE), law, rule="renyi")
+    curve = next(part for part in getattr(loss, "parts", (loss,)) if isinstance(part, RenyiCurve))
+    kink = 1 / math.expm1(epsilon)
+    x = np.concatenate([np.geomspace(1e-8, 1e10, 3000), kink * np.geomspace(0.5, 2, 3000), [np.inf]])
+    values = curve.renyi_excess(x[np.random.default_rng(0).permutation(x.size)])
+    assert np.all(np.isfinite(values))
+    rising = curve.renyi_excess(np.sort(x))
+    assert np.all(np.diff(rising) >= 0)
+    # what is asked for alone is hardly another number
+    alone = np.array([curve.renyi_excess(each) for each in kink * np.linspace(0.9, 1.1, 41)])
+    assert np.all(alone[:-1] <= alone[1:] * (1 + 2e-3))

@@ -101,7 +101,30 @@ def test_the_largest_base_within_a_budget():
         assert selection_loss(make(parameter), law, rule="renyi").epsilon(DELTA) <= 3.0
         assert selection_loss(make(parameter * 1.001), law, rule="renyi").epsilon(DELTA) > 3.0
     with pytest.raises(Unreachable):
-        affordable_base(base_loss("pure", REPLACE), geometric(10), 1e-5, 0.0)
+        affordable_base(base_loss("pure", REPLACE), geometric(10), 1e-11, 0.0)
+
+
+FAMILIES = {"poisson": Poisson, "logarithmic": tnb(0.0), "geometric": geometric, "shape 5": tnb(5.0)}
+
+
+@pytest.mark.parametrize(
+    ("total", "delta"), [(0.1, 1e-3), (1.0, 1e-9), *(pytest.param(8.0, d, marks=pytest.mark.slow) for d in (1e-3, 0.0))]
+)
+@pytest.mark.parametrize("mean", [1.5, 10.0, 100.0])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_pure_base_is_found_by_the_renyi_bounds_whatever_the_plan(family, mean, total, delta):
+    # the curves have kinks where a pure loss ends, and a loss that falls with the order is refused
+    make, law = base_loss("pure", REPLACE), FAMILIES[family](mean)
+    found = affordable_base(make, law, total, delta, rule="renyi")
+    assert selection_loss(make(found), law, rule="renyi").epsilon(delta) <= total
+    assert selection_loss(make(found * 1.001), law, rule="renyi").epsilon(delta) > total
+
+
+@pytest.mark.parametrize("rho", [2e-6, 1e-10])
+def test_very_private_bases_are_found_too(rho):
+    make, law = base_loss("zcdp", REPLACE), geometric(10)
+    total = selection_loss(make(rho), law, rule="renyi").epsilon(1e-9)
+    assert affordable_base(make, law, total, 1e-9, rule="renyi") == pytest.approx(rho, rel=1e-5)
 
 
 def test_warnings_name_heavy_tails_dear_plans_and_no_run():

@@ -13,11 +13,11 @@ from sklearn.model_selection import RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
-from tests.selection.makers import forced
+from tests.selection.makers import MeanMechanism, forced
 
 from discretion.gp import Box
-from discretion.posterior import PosteriorSampler
-from discretion.privacy import Ledger, PublicError, PureDP, SeededRandomness
+from discretion.posterior import KernelSum, PosteriorMechanism, PosteriorSampler
+from discretion.privacy import Ledger, Neighbours, PublicError, PureDP, SeededRandomness
 from discretion.selection import (
     Declared,
     NegativeBinomial,
@@ -29,6 +29,7 @@ from discretion.selection import (
     PrivateSearchCV,
     PublicScore,
     correct,
+    select,
 )
 from discretion.selection.bounds import selection_loss
 
@@ -305,3 +306,78 @@ def test_overhead_is_that_of_randomized_search():
     start = time.perf_counter()
     search.fit(X, y > -9)
     assert time.perf_counter() - start < 3 * theirs + 1.0
+
+
+SQUARE = {"domain": Box((-1.0,) * 3, (1.0,) * 3), "grid": 3, "delta": 1e-3}
+LEARNERS = {
+    "sampler": (PosteriorSampler, SQUARE | {"scale": 1.0}, {"ridge": [10.0, 20.0]}),
+    "kernel sum": (KernelSum, SQUARE, {"scale": [5.0, 6.0]}),
+    "ridge": (PrivateRidge, {"mu": 0.5}, {"alpha": [1.0, 2.0]}),
+    "logistic": (PrivateLogisticRegression, {"mu": 0.5, "classes": (-1, 1)}, {"alpha": [1.0, 2.0]}),
+}
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_records_that_no_fit_would_take_are_refused_before_anything_is_spent(kind, neighbours, tmp_path):
+    learner, options, space = LEARNERS[kind]
+    (X, y), private = data(80), neighbours == "add-remove"
+    y = np.sign(y)
+    estimator = learner(**options, neighbours=neighbours, most_records=60)
+    # asked by itself, it keeps nothing, and says the number where it is public
+    before = dict(vars(estimator))
+    assert estimator.check(X[:50], y[:50]) == (None if private else 50)
+    assert vars(estimator) == before
+    book = Ledger.create(tmp_path / "book", dataset="d", epsilon=90, delta=1e-2, neighbours=Neighbours(neighbours))
+    score = PublicScore(same, "constant")
+    search = PrivateSearchCV(estimator, space, LAW, delta=1e-3, ledger=book, scoring=score)
+    if private:
+        with pytest.raises(PublicError, match="more than the declared 60 records"):
+            search.fit(X, y)
+    elif "domain" in options:
+        with pytest.raises(ValueError, match="before anything was spent"):
+            search.fit(X[:, :2], y)
+    assert book.entries() == []
+    search.fit(X[:50], y[:50])
+    assert len(book.entries()) == 1
+    assert search.outcome_ is Outcome.CHOSEN
+
+
+def test_checking_does_not_solve_for_the_noise(monkeypatch):
+    X, y = data(50)
+    monkeypatch.setattr(PosteriorMechanism, "calibrated", lambda **_: pytest.fail("calibrated"))
+    monkeypatch.setattr("discretion.selection.learners.largest", lambda *_, **__: pytest.fail("calibrated"))
+    assert PosteriorSampler(Box((-1.0,) * 3, (1.0,) * 3), epsilon=1.0, grid=3).check(X, y) == 50
+    assert PrivateRidge(1.0, epsilon=1.0).check(X, y) == 50
+
+
+@pytest.mark.slow
+def test_ray_workers_find_the_same_winner(monkeypatch):
+    ray = pytest.importorskip("ray")
+    from ray.util.joblib import register_ray
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    X, y = data()
+    alone = ridge_search(randomness=SeededRandomness(5)).fit(X, y)
+    records = np.linspace(0.0, 1.0, 30)
+    candidates = [MeanMechanism(shift=shift) for shift in (0.0, 0.1)]
+    score = PublicScore(value, "value")
+    first = select(candidates, score, LAW, records, 30, randomness=SeededRandomness(3))
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        register_ray()
+        with parallel_config(backend="ray", n_jobs=2):
+            together = ridge_search(randomness=SeededRandomness(5)).fit(X, y)
+            second = select(candidates, score, LAW, records, 30, randomness=SeededRandomness(3))
+    finally:
+        ray.shutdown()
+    assert together.best_params_ == alone.best_params_
+    np.testing.assert_array_equal(together.best_estimator_.coef_, alone.best_estimator_.coef_)
+    assert (first.candidate, first.score) == (second.candidate, second.score)
+    assert float(first.winner.value) == float(second.winner.value)
+
+
+def value(release):
+    return float(release.value)

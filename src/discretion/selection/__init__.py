@@ -10,7 +10,8 @@ from discretion.selection.adapters import (
 )
 from discretion.selection.bounds import heterogeneous, selection_loss
 from discretion.selection.charged import select
-from discretion.selection.extensions import SharedRate, disjoint_tuning_loss, threshold_loss
+from discretion.selection.disjoint import DisjointTuning
+from discretion.selection.extensions import SharedRate, Threshold, disjoint_tuning_loss, threshold_loss
 from discretion.selection.journal import JournalError
 from discretion.selection.learners import PrivateLogisticRegression, PrivateRidge
 from discretion.selection.linear import LabelledRecords, LogisticMechanism, ModelRelease, RidgeMechanism
@@ -18,6 +19,7 @@ from discretion.selection.lower_bound import selection_lower_bound
 from discretion.selection.model_selection import NothingChosen, PrivateSearchCV
 from discretion.selection.outcome import Outcome, SelectionRelease
 from discretion.selection.proposals import DensityBox, Proposals
+from discretion.selection.recomputation import selection_losses
 from discretion.selection.repetitions import (
     Binomial,
     Capped,
@@ -38,6 +40,7 @@ __all__ = [
     "Capped",
     "Declared",
     "DensityBox",
+    "DisjointTuning",
     "Fixed",
     "JournalError",
     "LabelledRecords",
@@ -60,6 +63,7 @@ __all__ = [
     "SelectionMechanism",
     "SelectionRelease",
     "SharedRate",
+    "Threshold",
     "correct",
     "diffprivlib_loss",
     "disjoint_tuning_loss",
@@ -72,6 +76,7 @@ __all__ = [
     "repetitions_from",
     "select",
     "selection_loss",
+    "selection_losses",
     "selection_lower_bound",
     "threshold_loss",
 ]

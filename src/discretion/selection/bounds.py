@@ -25,7 +25,7 @@ from discretion.privacy.profiles import BestOf
 from discretion.selection.profile_bound import RankCurve, profile_bound, rank_curve
 from discretion.selection.proposals import FIXED, DensityBox
 from discretion.selection.repetitions import Binomial, Capped, Fixed, NegativeBinomial, Poisson, Repetitions
-from discretion.selection.trade_off import Pair, pairs_of, pure_trade_off
+from discretion.selection.trade_off import Pair, below, pairs_of, pure_trade_off
 
 __all__ = [
     "approximate_selection",
@@ -48,6 +48,7 @@ Rule = Literal["best", "renyi", "profile"]
 
 _UNIT = 2.0**-52
 _CELLS = 500
+_NODES = 81
 
 
 def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best", box: DensityBox = FIXED) -> PrivacyLoss:
@@ -202,7 +203,7 @@ def tnb_renyi(renyi: Curve, supremum: float, law: NegativeBinomial, box: Density
     log_inverse = log_high - math.log(law.gamma)
 
     def bracket(log_y: Array) -> Array:
-        y = _below(np.exp(log_y), supremum)
+        y = below(np.exp(log_y), supremum)
         return (y * (renyi(y) + spread) + log_inverse) / (1 + y)
 
     grid = np.linspace(math.log(1e-6), math.log(1e8), 129)
@@ -274,48 +275,49 @@ def _renyi_curve(
 
 @dataclass(frozen=True)
 class _Rising:
-    """A bound of a Renyi curve, lowered to the least of its values at this and all larger orders."""
+    """A bound of a Renyi curve, made to rise: a bound at some order holds at all smaller ones.
+
+    At nodes it is the least of the values at this and all later nodes, the limit included; between two nodes the curve
+    itself, kept between what it is at both. Nodes are a grid and the local minima found from it. Where the curve has a
+    kink between nodes, it may still fall there by a little: of the orders that are asked for together, each has the
+    least of the values at this and the larger ones.
+    """
 
     curve: Curve
-    minima: Array
+    nodes: Array
     least: Array
-    """Local minima of the curve and the least of its values there and further on."""
+    """Shape (nodes + 2,): 0 below the first node, and the limit, or inf, above the last."""
 
     @classmethod
     def of(cls, curve: Curve, supremum: float) -> _Rising:
-        grid = np.linspace(math.log(LEAST_EXCESS), math.log(1e8), 97)
+        grid = np.linspace(math.log(LEAST_EXCESS), math.log(1e8), _NODES)
 
         def at(log_x: Array) -> Array:
             with np.errstate(all="ignore"):
-                values = curve(_below(np.exp(log_x), supremum).ravel())
+                values = curve(below(np.exp(log_x), supremum).ravel())
             return np.where(np.isnan(values), np.inf, values).reshape(log_x.shape)
 
-        values = np.concatenate([[np.inf], at(grid), [np.inf]])
-        places = np.flatnonzero(
-            (values[1:-1] <= values[:-2]) & (values[1:-1] <= values[2:]) & np.isfinite(values[1:-1])
-        )
-        centres, width = grid[places], float(grid[1] - grid[0])
-        for _ in range(5 if places.size else 0):
-            around = np.minimum(centres[:, None] + width * np.linspace(-1, 1, 17), grid[-1])
+        values = at(grid)
+        padded = np.concatenate([[np.inf], values, [np.inf]])
+        centres = grid[(values <= padded[:-2]) & (values <= padded[2:]) & np.isfinite(values)]
+        width = float(grid[1] - grid[0])
+        for _ in range(5 if centres.size else 0):
+            around = np.clip(centres[:, None] + width * np.linspace(-1, 1, 17), grid[0], grid[-1])
             best = np.argmin(at(around), axis=1)
             centres, width = around[np.arange(best.size), best], width / 8
-        # and the limit, which holds at every order
-        x = np.append(_below(np.exp(centres), supremum), np.inf)
-        found = np.append(
-            at(centres) if places.size else [], at(np.array([np.inf])) if math.isinf(supremum) else np.inf
-        )
-        return cls(curve, x, np.minimum.accumulate(found[::-1])[::-1])
+        nodes = np.unique(np.append(grid, centres))
+        last = at(np.array([np.inf])) if math.isinf(supremum) else np.array([np.inf])
+        found = np.minimum.accumulate(np.append(at(nodes), last)[::-1])[::-1]
+        return cls(curve, below(np.exp(nodes), supremum), np.append(0.0, found))
 
     def __call__(self, x: Array) -> Array:
-        later = np.append(self.least, np.inf)[np.searchsorted(self.minima, x)]
+        place = np.searchsorted(self.nodes, x, side="right")
         with np.errstate(all="ignore"):
             values = self.curve(x)
-        return np.minimum(np.where(np.isnan(values), np.inf, values), later)
-
-
-def _below(x: Array, supremum: float) -> Array:
-    """Positive numbers as excess orders below the supremum."""
-    return x if math.isinf(supremum) else supremum * (x / (1 + x))
+        values = np.clip(np.where(np.isnan(values), np.inf, values), self.least[place], self.least[place + 1])
+        falling = np.argsort(-x, kind="stable")
+        values[falling] = np.minimum.accumulate(values[falling])
+        return values
 
 
 # --- Candidates of different losses, approximate DP, caps -------------------------------------------
@@ -457,7 +459,7 @@ def conditional_loss(base: PrivacyLoss, least_acceptance: float) -> RenyiCurve:
         return np.min(np.where(np.isnan(cost), np.inf, cost), axis=1)
 
     # which exponents are best changes with the order: steps from each order of a grid down to the one before
-    orders = _below(np.geomspace(1e-3, 1e5, 700), base.supremum)
+    orders = below(np.geomspace(1e-3, 1e5, 700), base.supremum)
     values = np.append(np.minimum.accumulate(bound(orders)[::-1])[::-1] * (1 + 1e-12), np.inf)
 
     def curve(x: Array) -> Array:

@@ -13,10 +13,11 @@ from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.release import library_version
 from discretion.selection.bounds import Rule
+from discretion.selection.disjoint import DisjointTuning
 from discretion.selection.journal import Journal, JournalError, plan_hash
 from discretion.selection.outcome import SelectionRelease, under
+from discretion.selection.pricing import Law
 from discretion.selection.proposals import Proposals
-from discretion.selection.repetitions import Repetitions
 from discretion.selection.scores import Score
 from discretion.selection.search import RunLimit, SelectionMechanism
 
@@ -27,7 +28,7 @@ __all__ = ["charged", "select"]
 def select(
     candidates: Sequence[Any],
     score: Score,
-    law: Repetitions,
+    law: Law,
     records: Any,
     n: int,
     *,
@@ -40,6 +41,7 @@ def select(
     unit: str | None = None,
     jobs: int | None = None,
     proposals: Proposals | None = None,
+    share: float | None = None,
     ledger: Any = None,
     journal: str | os.PathLike[str] | None = None,
     save: Callable[[SelectionRelease], object] = lambda release: None,
@@ -52,6 +54,8 @@ def select(
         records: private.
         n: the number of records; where it is private, a public bound of it.
         delta: at which the certificate states epsilon; by default the candidates' own.
+        share: tune on a random part of the records, each with this chance, and train what is released on all the
+            others (`DisjointTuning`); by default all records are tuned on, and the winner is the run that was scored.
         ledger: where the loss of the whole search is reserved before a record is read, and booked after. Without one
             nothing is remembered.
         journal: where an interrupted search is kept, a private file that is gone when the search has ended. Call again
@@ -78,7 +82,8 @@ def select(
         if len(deltas) != 1 or None in deltas:
             raise ValueError("Give the delta at which the certificate is to state epsilon.")
         delta = deltas.pop()
-    mechanism = SelectionMechanism(
+    kind, part = (SelectionMechanism, {}) if share is None else (DisjointTuning, {"share": share})
+    mechanism = kind(
         tuple(candidates),
         score,
         law,
@@ -91,6 +96,7 @@ def select(
         unit=unit,
         jobs=jobs,
         proposals=proposals,
+        **part,
     )
     return charged(mechanism, records, n, ledger=ledger, journal=journal, randomness=randomness, save=save)
 
@@ -177,7 +183,8 @@ class _Journalled:
             self.journal.begin()
             found = self._mechanism.replay(self.journal.key, records)
             # as the ledger's entry has them
-            certificate = replace(found.certificate, parameters=public_json(self.parameters()))
+            told = found.certificate.parameters | {"search": self.journal.key.commitment}
+            certificate = replace(found.certificate, parameters=told)
             self.journal.keep(replace(found, certificate=certificate, winner=under(certificate, found.winner)))
         return self.journal.release()
 

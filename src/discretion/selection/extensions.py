@@ -1,7 +1,7 @@
-"""What other ways to choose privately cost: a shared random rate, tuning on a part of the records, a threshold.
+"""Other ways to choose privately than the best of K runs: a shared random rate, a threshold, tuning on a part.
 
-Accounts only: what each of them has to do is said in its docstring, and the runner of this library does none of them.
-(Proposals that learn from earlier runs are in `discretion.selection.proposals`, and the runner makes them.)
+What each of them costs, and how its runs are drawn; `discretion.selection.search` makes them. (Proposals that learn
+from earlier runs are in `discretion.selection.proposals`.)
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,20 @@ from discretion.privacy import Neighbours, PrivacyLoss, PrivacyProfile, PureDP, 
 from discretion.privacy.profiles import BestOf
 from discretion.selection.bounds import Rule, conditional_loss, selection_loss
 from discretion.selection.repetitions import NegativeBinomial
+from discretion.selection.sampling import BetaBinomialTerms
+from discretion.selection.scores import either
+from discretion.selection.streams import KeyedRandomness, SearchKey
+from discretion.selection.trade_off import pairs_of
 
-__all__ = ["SharedRate", "disjoint_tuning_loss", "threshold_loss"]
+__all__ = ["SharedRate", "Threshold", "dearest", "disjoint_tuning_loss", "threshold_loss"]
 
 Array = NDArray[np.float64]
 
 _ORDERS = np.unique(np.rint(np.concatenate([np.arange(1, 65), np.geomspace(64, 2048, 64)])))
 """Excess orders of which a disjoint part is accounted."""
+_MOST_CELLS = 100_000
+_EPSILONS = 400
+_NEGLIGIBLE = 1e-18
 
 
 # --- A shared random rate ---------------------------------------------------------------------------
@@ -44,8 +52,10 @@ class SharedRate:
         exponent: g, positive. Small: cheap, and often no run at all unless there are many rounds.
 
     Raises:
-        ValueError: not such numbers.
+        ValueError: not such numbers, or over 100,000 runs that there could be.
     """
+
+    law: ClassVar[str] = "shared-rate"
 
     candidates: int
     rounds: int
@@ -57,16 +67,50 @@ class SharedRate:
                 "A shared rate needs at least one candidate, at least one round and a positive finite exponent; got "
                 f"{self.candidates!r}, {self.rounds!r} and {self.exponent!r}."
             )
+        if self.most > _MOST_CELLS:
+            raise ValueError(f"{self.most:,} runs there could be are more than the {_MOST_CELLS:,} that can be drawn.")
+
+    @property
+    def name(self) -> str:
+        """The way in words."""
+        return f"shared random rate, exponent {self.exponent:g}, {self.rounds} rounds"
+
+    @property
+    def most(self) -> int:
+        """The greatest number of runs."""
+        return self.candidates * self.rounds
 
     @property
     def mean(self) -> float:
         """Expected number of runs."""
-        return self.candidates * self.rounds * self.exponent / (1 + self.exponent)
+        return self.most * self.exponent / (1 + self.exponent)
+
+    def parameters(self) -> dict[str, Any]:
+        """Public description, JSON-able."""
+        return {
+            "law": self.law,
+            "candidates": int(self.candidates),
+            "rounds": int(self.rounds),
+            "exponent": float(self.exponent),
+        }
+
+    def draw(self, key: SearchKey) -> list[int]:
+        """The candidates of the runs, drawn exactly.
+
+        Their number is beta-binomial, and given it every set of so many (candidate, round) is equally likely, since all
+        have the same chance whatever p is: p itself, a real number, need not be drawn.
+        """
+        drawn = BetaBinomialTerms(self.most, float(self.exponent)).draw(key.stream("number of runs"))
+        stream, cells = key.stream("candidates"), list(range(self.most))
+        for i in range(drawn):
+            j = i + _below(stream, self.most - i)
+            cells[i], cells[j] = cells[j], cells[i]
+        return [cell % self.candidates for cell in cells[:drawn]]
 
     @property
     def none(self) -> float:
         """Chance of no run, E (1 - p)^(candidates rounds); no record changes it."""
-        g, runs = self.exponent, self.candidates * self.rounds
+        g, runs = self.exponent, self.most
         return math.exp(gammaln(1 + g) + gammaln(1 + runs) - gammaln(1 + runs + g))
 
     def loss(self, epsilon: float, *, neighbours: Neighbours, deltas: Sequence[float] | None = None) -> PrivacyLoss:
@@ -89,10 +133,54 @@ class SharedRate:
             raise ValueError("Give one delta in [0, 1] for each candidate.")
         total = (2 + self.exponent) * epsilon * (1 + 2.0**-50)
         delta = self.rounds * self.exponent / (1 + self.exponent) * math.fsum(failing) * (1 + 2.0**-50)
-        rule = f"best of runs at a shared random rate, exponent {self.exponent:g}, {self.rounds} rounds"
+        rule = f"best of runs at a {self.name}"
         if delta == 0 or math.isinf(total):
             return PureDP(total, neighbours=neighbours, rule=rule)
         return PrivacyProfile((total,), (min(delta, 1.0),), neighbours=neighbours, rule=rule)
+
+    def price(self, losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
+        """What the release costs, candidates of any losses: all of their statements (epsilon, delta_j) at once.
+
+            delta((2 + g) epsilon) = rounds g / (1 + g) sum of delta_j(epsilon)
+
+        at each epsilon, and `(2 + g) epsilon` where all are pure. Proof: `docs/proofs/selection-stratified.md`.
+
+        Args:
+            losses: of one run of each candidate, shape (candidates,).
+
+        Raises:
+            ValueError: not one loss for each candidate.
+        """
+        if len(losses) != self.candidates:
+            raise ValueError(f"The rate is shared by {self.candidates} candidates, and there are {len(losses)}.")
+        neighbours, rule = losses[0].neighbours, f"best of runs at a {self.name} ({losses[0].rule})"
+        limit, parts = max(loss.renyi_excess(math.inf) for loss in losses), []
+        if math.isfinite(limit):
+            parts.append(self.loss(limit, neighbours=neighbours))
+        if not all(type(loss) is PureDP for loss in losses):
+            distinct: dict[int, list[Any]] = {}
+            for loss in losses:
+                same = next((i for i, (known, _) in distinct.items() if known == loss), len(distinct))
+                distinct.setdefault(same, [loss, 0])[1] += 1
+            pairs = [(count, pairs_of(loss)) for loss, count in distinct.values()]
+            reach = max(pair.reach for _, found in pairs for pair in found)
+            nodes = np.unique(np.append(np.geomspace(1e-4 * reach, reach, 60), np.linspace(0, reach, _EPSILONS)))
+            failing = np.zeros(nodes.shape)
+            for count, found in pairs:
+                failing += count * np.max([side(nodes) for pair in found for side in (pair.forward, pair.backward)], 0)
+            deltas = np.minimum(self.rounds * self.exponent / (1 + self.exponent) * failing * (1 + 1e-12), 1.0)
+            last = int(np.argmax(deltas <= max(_NEGLIGIBLE, float(deltas[-1])))) + 1
+            total = (2 + self.exponent) * nodes[:last] * (1 + 2.0**-50)
+            parts.append(PrivacyProfile(tuple(total), tuple(deltas[:last]), neighbours=neighbours, rule=rule))
+        return parts[0] if len(parts) == 1 else BestOf(tuple(parts))
+
+
+def _below(stream: KeyedRandomness, count: int) -> int:
+    """A whole number of 0 to count - 1, each equally likely: words that would make some likelier are drawn again."""
+    most = (1 << 64) - (1 << 64) % count
+    while (word := int(stream.words(1)[0])) >= most:
+        pass
+    return word % count
 
 
 # --- Tuning on a part of the records ----------------------------------------------------------------
@@ -159,7 +247,66 @@ def disjoint_tuning_loss(tuning: PrivacyLoss, training: PrivacyLoss, probability
     return RenyiCurve(curve, supremum, neighbours=Neighbours.ADD_REMOVE, rule=name)
 
 
+def dearest(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
+    """A loss that bounds each of these: of a training whose parameters may be any of the candidates'."""
+    distinct = [loss for i, loss in enumerate(losses) if loss not in losses[:i]]
+    largest = distinct[0]
+    for each in distinct[1:]:
+        largest = either(largest, each, rule=f"the dearest of {len(distinct)} trainings")
+    return largest
+
+
 # --- A threshold ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Run until a score reaches a public threshold, or a coin ends it; release that run, or the word that none did.
+
+    Loop: draw a candidate, make a run; release it if its score is at least `level`; else end with probability `stop`
+    (Liu and Talwar 2019). What it costs: `threshold_loss`. How many coins it takes is drawn first, a geometric number,
+    so that the draws do not depend on the records.
+
+    Args:
+        level: finite, public: chosen without the records.
+        stop: p_0, in (0, 1]. There are at most 1 / stop runs in the mean.
+
+    Raises:
+        ValueError: not such numbers.
+    """
+
+    law: ClassVar[str] = "threshold"
+
+    level: float
+    stop: float
+
+    def __post_init__(self) -> None:
+        level, stop = float(self.level), float(self.stop)
+        if not (math.isfinite(level) and 0 < stop <= 1):
+            raise ValueError(
+                f"A threshold needs a finite level, and a chance of ending after a run in (0, 1], without which it may "
+                f"never end; got {level!r} and {stop!r}."
+            )
+        object.__setattr__(self, "level", level)
+        object.__setattr__(self, "stop", stop)
+
+    @property
+    def name(self) -> str:
+        """The way in words."""
+        return f"first run of a score of {self.level:g} or more, each the last with chance {self.stop:g}"
+
+    @property
+    def mean(self) -> float:
+        """Expected number of runs if none is released."""
+        return 1 / self.stop
+
+    def parameters(self) -> dict[str, Any]:
+        """Public description, JSON-able."""
+        return {"law": self.law, "level": self.level, "stop": self.stop}
+
+    def draw(self, key: SearchKey) -> int:
+        """After how many runs the coin ends the loop."""
+        return NegativeBinomial(1.0, self.stop).sample(key.stream("number of runs"))
 
 
 def threshold_loss(base: PrivacyLoss, stop: float, *, rule: Rule = "best") -> PrivacyLoss:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,7 +79,9 @@ class _PrivateLinear(BaseEstimator):
     def check(self, X: ArrayLike, y: ArrayLike) -> int | None:
         """Refuse what `fit` would refuse, before anything is spent; the number of records where it is public."""
         table: Any = plain_table(X)
-        return self.mechanism(len(table), table.shape[1]).check(LabelledRecords(table, self._response(y)))
+        # How much noise there is does not matter here, and need not be solved for.
+        apart = copy(self).set_params(mu=1.0, epsilon=None)
+        return apart.mechanism(len(table), table.shape[1]).check(LabelledRecords(table, self._response(y)))
 
     def _response(self, y: Any) -> Floats:
         raise NotImplementedError

@@ -25,12 +25,20 @@ from discretion.selection.bounds import Rule
 from discretion.selection.charged import charged
 from discretion.selection.learners import plain_table
 from discretion.selection.linear import LabelledRecords
-from discretion.selection.outcome import SelectionRelease, under
-from discretion.selection.repetitions import NegativeBinomial, Repetitions
+from discretion.selection.outcome import Outcome, SelectionRelease, under
+from discretion.selection.pricing import Law
+from discretion.selection.repetitions import NegativeBinomial
 from discretion.selection.scores import PublicScore, Score
 from discretion.selection.search import RunLimit, SelectionMechanism
 
 __all__ = ["EstimatorMechanism", "FittedModel", "NothingChosen", "PrivateSearchCV"]
+
+
+_NOTHING = {
+    Outcome.DEFAULT: "No fit was drawn, and there is no default",
+    Outcome.BELOW: "No fit reached the threshold, and there is no default",
+    Outcome.FAILED: "No fit had a score",
+}
 
 
 class NothingChosen(ValueError):
@@ -142,8 +150,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         With ``fit`` and a declared loss, ``privacy_loss(n)``: those of this library, or any other in `Declared`.
     param_distributions : dict or list of dict
         As in RandomizedSearchCV: lists, or distributions with ``rvs``. Public.
-    law : Repetitions, optional
-        Law of the number of fits; negative binomial of shape 2 and mean 10 by default.
+    law : Repetitions, SharedRate or Threshold, optional
+        Law of the number of fits, or another way to draw them; negative binomial of shape 2 and mean 10 by default.
     scoring : Score, str or callable, optional
         A `PublicScore` or `NoisyScore` of the fitted estimator; or, with ``validation``, a scorer as scikit-learn knows
         them, by default the estimator's own ``score``.
@@ -210,7 +218,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self,
         estimator: Any,
         param_distributions: Any,
-        law: Repetitions | None = None,
+        law: Law | None = None,
         *,
         scoring: Score | str | Callable[..., float] | None = None,
         validation: tuple[ArrayLike, ArrayLike] | None = None,
@@ -391,7 +399,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _winner(self) -> Any:
         if self.best_estimator_ is None:
-            words = "No fit was drawn, and there is no default" if self.is_default_ else "No fit had a score"
+            words = _NOTHING[self.outcome_]
             raise NothingChosen(f"{words}. This is an outcome of the search; another search is paid for again.")
         return self.best_estimator_
 
@@ -437,8 +445,8 @@ def check_declared(estimator: Any) -> None:
 
 def _plain(value: Any) -> Any:
     """A parameter as JSON data, in words where it is nothing that JSON has."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if value is None or isinstance(value, bool | int | str):

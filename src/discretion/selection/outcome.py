@@ -12,7 +12,7 @@ __all__ = ["Outcome", "SelectionRelease", "under"]
 
 
 class Outcome(StrEnum):
-    """How a search ended. All three are outcomes the guarantee counts."""
+    """How a search ended. All of them are outcomes the guarantee counts."""
 
     CHOSEN = "chosen"
     """A winner."""
@@ -20,6 +20,8 @@ class Outcome(StrEnum):
     """No run was drawn (K = 0), whose chance is that of the law and has nothing to do with the records."""
     FAILED = "failed"
     """Every run failed or had no score. It says no more: how many there were is not told."""
+    BELOW = "below"
+    """No run reached the threshold before a coin ended the search. How likely that is depends on the records."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +34,7 @@ class SelectionRelease(Release):
             candidate, run once. Never the price of what is released here.
         outcome: how the search ended.
         winner: what the winning run released, its own certificate replaced by that of the search; the default where
-            no run was drawn; None where every run failed, or where there is no default.
+            no run was drawn or none reached the threshold; None where every run failed, or there is no default.
         candidate: position of the winner among the candidates, or None.
         choice: the public parameters in which the candidates differ, as the winner has them; empty without a winner.
         score: the very number by which the winner was ranked, its noise included; None without a winner.

@@ -163,13 +163,13 @@ def affordable_base(
     """The largest parameter of a base run (mu, epsilon or rho) with which the selection stays within a total epsilon.
 
     Raises:
-        Unreachable: not even 1e-4 does.
+        Unreachable: not even 1e-10 does.
     """
 
     def meets(parameter: float) -> bool:
         return selection_loss(make(parameter), law, rule=rule).epsilon(delta) <= epsilon
 
-    return largest(meets, 1e-4, max(2 * epsilon, 1.0), relative_tolerance=1e-7)
+    return largest(meets, 1e-10, max(2 * epsilon, 1.0), relative_tolerance=1e-7)
 
 
 def warnings(base: PrivacyLoss, law: Repetitions, guarantee: Guarantee) -> list[str]:

@@ -13,7 +13,7 @@ from decimal import Context, Decimal
 
 from discretion.privacy import Randomness
 
-__all__ = ["BinomialTerms", "FixedTerms", "NegativeBinomialTerms", "PoissonTerms", "Terms"]
+__all__ = ["BetaBinomialTerms", "BinomialTerms", "FixedTerms", "NegativeBinomialTerms", "PoissonTerms", "Terms"]
 
 _UNDECIDED, _BEYOND = -1, -2
 
@@ -145,3 +145,26 @@ class FixedTerms(Terms):
 
     def ratio(self, k: int, context: Context) -> Decimal:
         return Decimal(0)
+
+
+@dataclass(frozen=True)
+class BetaBinomialTerms(Terms):
+    """Binomial with a chance p of law P[p <= v] = v^g: p_0 = product of i / (i + g), i = 1..n, and p_(k+1) / p_k =
+    (k + g) / (k + 1).
+    """
+
+    trials: int
+    exponent: float
+
+    def start(self, context: Context) -> tuple[int, Decimal]:
+        # as many guard digits as factors are multiplied
+        wide = Context(prec=context.prec + len(str(self.trials)) + 4)
+        g, mass = Decimal(self.exponent), Decimal(1)
+        for i in range(1, self.trials + 1):
+            mass = wide.multiply(mass, wide.divide(Decimal(i), wide.add(Decimal(i), g)))
+        return 0, mass
+
+    def ratio(self, k: int, context: Context) -> Decimal:
+        if k >= self.trials:
+            return Decimal(0)
+        return context.divide(context.add(Decimal(k), Decimal(self.exponent)), Decimal(k + 1))

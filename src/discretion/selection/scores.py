@@ -187,7 +187,12 @@ def correct(model: Any, records: Any) -> ArrayLike:
     return (np.asarray(model.predict(records.covariates)) == records.response).astype(np.float64)
 
 
-def either(training: PrivacyLoss, validation: PrivacyLoss) -> PrivacyLoss:
+def either(
+    training: PrivacyLoss,
+    validation: PrivacyLoss,
+    *,
+    rule: str = "the larger of training and validation, on disjoint records",
+) -> PrivacyLoss:
     """The loss of a run whose neighbours differ in its training part or in its validation part, and never in both."""
     if training.neighbours is not validation.neighbours:
         raise ValueError("The score and the runs must be private under the same neighbours.")
@@ -201,7 +206,7 @@ def either(training: PrivacyLoss, validation: PrivacyLoss) -> PrivacyLoss:
         lambda excess: np.maximum(training.renyi_excess(excess), validation.renyi_excess(excess)),
         min(training.supremum, validation.supremum),
         neighbours=training.neighbours,
-        rule="the larger of training and validation, on disjoint records",
+        rule=rule,
     )
 
 

@@ -18,23 +18,17 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 
-from discretion.privacy import (
-    Certificate,
-    Neighbours,
-    PrivacyLoss,
-    PublicError,
-    Randomness,
-    Release,
-    SystemRandomness,
-)
+from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.certificate import LIMITS as EVERY_LIMIT
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
-from discretion.selection.alarm import alarm
-from discretion.selection.bounds import Rule, heterogeneous, selection_loss
+from discretion.selection.bounds import Rule
+from discretion.selection.extensions import SharedRate, Threshold
 from discretion.selection.outcome import Outcome, SelectionRelease, under
+from discretion.selection.pricing import Law, Stated, declared, price
 from discretion.selection.proposals import FIXED, Proposals
 from discretion.selection.repetitions import Repetitions
+from discretion.selection.runs import Run, RunLimit, can_run, make_run
 from discretion.selection.scores import Score, rows, subset
 from discretion.selection.streams import SearchKey
 
@@ -52,32 +46,6 @@ OPEN_END = 1.0
 """Seconds added to a padded deadline for what is not a run."""
 
 
-@dataclass(frozen=True)
-class RunLimit:
-    """A public limit of the time one run may take; a run beyond it ranks last.
-
-    Whether a run is too slow is something it reveals. The base guarantee must cover it, and it does not do so by
-    itself: say why it does here.
-
-    Args:
-        seconds: positive.
-        because: why no record decides which runs are too slow, in words; it goes into the certificate. For example
-            "a run takes a number of steps fixed by public parameters; the limit is ten times what they take".
-
-    Raises:
-        ValueError: no such limit, or no reason.
-    """
-
-    seconds: float
-    because: str
-
-    def __post_init__(self) -> None:
-        if not 0 < self.seconds < math.inf:
-            raise ValueError(f"A limit must be a positive finite number of seconds, not {self.seconds!r}.")
-        if not isinstance(self.because, str) or not self.because.strip():
-            raise ValueError("Say why no record decides which runs are too slow (because=...).")
-
-
 @dataclass(frozen=True, eq=False)
 class SelectionMechanism:
     """Release the best of a random number of runs of the candidates.
@@ -89,15 +57,17 @@ class SelectionMechanism:
         are fixed before a record is read. Where one has a method ``publish``, what leaves is ``publish(artefact)``.
     score : Score
         The order among runs; see `discretion.selection.scores`.
-    law : Repetitions
-        The law of the number of runs. A cap on it is part of the law: ``Capped(law, most)``.
+    law : Repetitions, SharedRate or Threshold
+        The law of the number of runs. A cap on it is part of the law: ``Capped(law, most)``. Or another way to draw
+        them: every candidate at a secret rate they share, or until a score reaches a public threshold.
     delta : float
         The delta at which the certificate states epsilon, 0 < delta < 1.
     weights : sequence of float, optional
         Chances of the candidates, public; equal by default. Rounded to multiples of 2^-52, which is what both the
-        draws and the account use.
+        draws and the account use. Not with a shared rate, at which every candidate runs equally often.
     default : optional
-        What is released where no run was drawn: a public value, chosen without the records.
+        What is released where no run was drawn, or none reached the threshold: a public value, chosen without the
+        records.
     rule : str
         Which bound of the price, as in `selection_loss`.
     limit : RunLimit, optional
@@ -132,7 +102,7 @@ class SelectionMechanism:
 
     candidates: tuple[Any, ...]
     score: Score
-    law: Repetitions
+    law: Law
     delta: float
     weights: tuple[float, ...] | None = None
     default: Any = None
@@ -142,7 +112,7 @@ class SelectionMechanism:
     unit: str | None = None
     jobs: int | None = None
     proposals: Proposals | None = None
-    _losses: dict[int | None, tuple[PrivacyLoss, PrivacyLoss]] = field(default_factory=dict, init=False, repr=False)
+    _losses: dict[int | None, _Price] = field(default_factory=dict, init=False, repr=False)
     _able: set[str] = field(default_factory=set, init=False, repr=False)
 
     name = "private-selection"
@@ -153,8 +123,10 @@ class SelectionMechanism:
             raise ValueError("Give at least one candidate.")
         if len({Neighbours(each.neighbours) for each in self.candidates}) > 1:
             raise ValueError("All candidates must be private under the same neighbours.")
-        if not isinstance(self.law, Repetitions):
-            raise ValueError("Give the law of the number of runs as a Repetitions, such as Poisson(10).")
+        if not isinstance(self.law, Law):
+            raise ValueError(
+                "Give the law of the number of runs (Repetitions, such as Poisson(10)); or a SharedRate, or Threshold."
+            )
         if not isinstance(self.score, Score):
             raise ValueError("Give the score as a PublicScore or a NoisyScore: an order needs a price.")
         most = max(int(getattr(each, "contributions", 1)) for each in self.candidates)
@@ -165,15 +137,23 @@ class SelectionMechanism:
             )
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        equal = dyadic(None, len(self.candidates))
         object.__setattr__(self, "weights", dyadic(self.weights, len(self.candidates)))
+        if isinstance(self.law, SharedRate) and (self.law.candidates != len(equal) or self.weights != equal):
+            raise ValueError(
+                f"The rate is shared by {self.law.candidates} candidates, each in every round: give so many, and no "
+                "weights."
+            )
         if self.pad and (self.limit is None or self.most_runs is None):
             raise ValueError(
                 "A padded release needs a limit per run and a law with a greatest number of runs (Capped)."
             )
-        if self.proposals is not None and (self.pad or self.jobs not in (None, 1)):
+        if self.proposals is not None and not isinstance(self.law, Repetitions):
+            raise ValueError("Proposals have an account for the best of a number of runs only: give its law.")
+        if (self.proposals is not None or isinstance(self.law, Threshold)) and (self.pad or self.jobs not in (None, 1)):
             raise ValueError(
-                "With proposals each run waits for the one before it, and proposing takes time of its own: leave jobs "
-                "and pad as they are."
+                "With proposals or a threshold each run waits for the one before it, and proposing takes time of its "
+                "own: leave jobs and pad as they are."
             )
 
     # --- what it costs, from public parameters alone
@@ -199,33 +179,29 @@ class SelectionMechanism:
 
     def run_loss(self, n: int | None) -> PrivacyLoss:
         """What one run costs: candidates averaged by their weights, score included."""
-        return self._priced(n)[0]
+        return self._priced(n).one
 
     def privacy_loss(self, n: int | None) -> PrivacyLoss:
         """What the whole search costs on n records, release included."""
-        return self._priced(n)[1]
+        return self._priced(n).whole
 
-    def _priced(self, n: int | None) -> tuple[PrivacyLoss, PrivacyLoss]:
+    def _priced(self, n: int | None) -> _Price:
         n = n if self.n_is_public else None
         if n not in self._losses:
             size = self.score.training_size(n)
-            weighted: list[tuple[PrivacyLoss, float]] = []
-            for each, weight in zip(self.candidates, self._weights, strict=True):
-                loss = self.score.run_loss(each.privacy_loss(size), n)
-                same = next((i for i, (known, _) in enumerate(weighted) if known == loss), None)
-                if same is None:
-                    weighted.append((loss, weight))
-                else:
-                    weighted[same] = (loss, weighted[same][1] + weight)
-            losses, weights = zip(*weighted, strict=True)
-            one = losses[0] if len(losses) == 1 else heterogeneous(losses, weights)
-            box = FIXED if self.proposals is None else self.proposals.box
-            self._losses[n] = one, selection_loss(one, self.law, rule=self.rule, box=box)
+            stated = tuple(Stated.of(each, each.privacy_loss(size)) for each in self.candidates)
+            self._losses[n] = _Price(stated, *self.prices(stated, n))
         return self._losses[n]
+
+    def prices(self, stated: Sequence[Stated], n: int | None) -> tuple[PrivacyLoss, PrivacyLoss]:
+        """What one run and what the whole costs, given what each candidate's training does."""
+        losses = [self.score.run_loss(each.loss, n) for each in stated]
+        box = FIXED if self.proposals is None else self.proposals.box
+        return price(losses, self._weights, self.law, self.rule, box)
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters: what the candidates share, and in what each differs."""
-        each = [dict(candidate.parameters()) for candidate in self.candidates]
+        each = [_described(candidate) for candidate in self.candidates]
         common = {key: value for key, value in each[0].items() if all(key in p and p[key] == value for p in each)}
         adaptive = self.proposals
         adapted = {} if adaptive is None else {"proposals": adaptive.name, "box": [adaptive.box.low, adaptive.box.high]}
@@ -238,7 +214,6 @@ class SelectionMechanism:
                 "mean_runs": float(self.law.mean),
                 "score": self.score.parameters(),
                 "rule": self.rule,
-                "mechanisms": sorted({candidate.name for candidate in self.candidates}),
                 "common": common,
                 "candidates": [{key: p[key] for key in p if key not in common} for p in each],
                 "weights": list(self._weights),
@@ -246,6 +221,20 @@ class SelectionMechanism:
                 "padded": self.pad,
             }
         )
+
+    def stated_losses(self, n: int | None) -> dict[str, Any]:
+        """For the certificate, what one training of a candidate costs where that is declared: each loss once.
+
+        ``{"losses": [...], "of": [...]}``, ``of`` the position of each candidate's loss, or None where the loss follows
+        from the candidate's parameters.
+        """
+        losses: list[dict[str, Any]] = []
+        of: list[int | None] = []
+        for each in self._priced(n).stated:
+            if each.text is not None and each.text not in losses:
+                losses.append(each.text)
+            of.append(None if each.text is None else losses.index(each.text))
+        return {"losses": losses, "of": of}
 
     @cleared
     def check(self, records: Any) -> int | None:
@@ -255,14 +244,14 @@ class SelectionMechanism:
         would tell so: each kind of candidate is tried on no records once, which reads none.
         """
         found = {each.check(records) for each in self.candidates if hasattr(each, "check")} - {None}
-        if self.score.parts_by_coin(self.neighbours):
+        if self._parts_by_coin:
             nobody = subset(records, np.zeros(rows(records), dtype=bool))
             for each in {each.name: each for each in self.candidates}.values():
-                if each.name not in self._able and not _runs(each, nobody):
+                if each.name not in self._able and not can_run(each, nobody):
                     raise PublicError(
-                        f"{each.name} can't be run on no records. A score that keeps a share of the records apart, by "
-                        "coins, may leave none to learn from, and failing would tell so: score on public data, or on "
-                        "all records (fraction=None)."
+                        f"{each.name} can't be run on no records. Where a share of the records is kept apart, by "
+                        "coins, none may be left to learn from, and failing would tell so: score on public data, or on "
+                        "all records (fraction=None), and tune on all of them."
                     )
                 self._able.add(each.name)
         return found.pop() if len(found) == 1 else None
@@ -277,28 +266,47 @@ class SelectionMechanism:
     @cleared
     def replay(self, key: SearchKey, records: Any) -> SelectionRelease:
         """The search of a key: the same key gives the same draws and noise, in whatever order the runs are made."""
-        self.check(records)
+        n = self._count(records)
         start = time.monotonic()
         if self.score.parts_by_position(self.neighbours):
             order = np.argsort(key.stream("order of the records").uniform(rows(records)), kind="stable")
             records = subset(records, order)  # pyright: ignore[reportArgumentType]  (positions index as a mask does)
-        drawn = self.law.sample(key.stream("number of runs"))
-        uniform = key.stream("candidates").uniform(drawn)
-        if self.proposals is None:
-            chosen = np.searchsorted(np.cumsum(self._weights), uniform, side="right").tolist()
-            runs = self._all(records, key, chosen)
-        else:
-            runs = self._one_by_one(records, key, uniform.tolist(), self.proposals)
-        best = None
         with silent():
-            for each in runs:
-                best = each if best is None or each.rank > best.rank else best
-        release = self._release(best, key, self._count(records))
+            best = self._best(records, key)
+        release = self._release(best, key, n)
         if self.pad:
             self._wait(start)
         return release
 
-    def _all(self, records: Any, key: SearchKey, chosen: list[int]) -> Iterable[_Run]:
+    def _best(self, records: Any, key: SearchKey) -> Run | None:
+        """The run that is released; None if none was drawn, or none reached the threshold."""
+        best = None
+        for each in self._runs(records, key):
+            if isinstance(self.law, Threshold):
+                if each.ranked and each.score >= self.law.level:
+                    return each
+            elif best is None or each.rank > best.rank:
+                best = each
+        return best
+
+    def _runs(self, records: Any, key: SearchKey) -> Iterable[Run]:
+        """Every run that is drawn."""
+        match self.law:
+            case SharedRate():
+                return self._all(records, key, self.law.draw(key))
+            case Threshold():
+                drawn = self.law.draw(key)
+            case _:
+                drawn = self.law.sample(key.stream("number of runs"))
+        uniform = key.stream("candidates").uniform(drawn)
+        if self.proposals is not None:
+            return self._one_by_one(records, key, uniform.tolist(), self.proposals)
+        chosen = np.searchsorted(np.cumsum(self._weights), uniform, side="right").tolist()
+        return (
+            self._in_turn(records, key, chosen) if isinstance(self.law, Threshold) else self._all(records, key, chosen)
+        )
+
+    def _all(self, records: Any, key: SearchKey, chosen: list[int]) -> Iterable[Run]:
         """Every run, in the order in which they end."""
         # Nothing is kept of a run that lost, where the backend can hand runs over one by one.
         lazy = getattr(get_active_backend()[0], "supports_return_generator", False)
@@ -306,25 +314,30 @@ class SelectionMechanism:
         workers = Parallel(
             n_jobs=self.jobs, verbose=0, max_nbytes=None, return_as="generator_unordered" if lazy else "list"
         )
-        seconds = None if self.limit is None else self.limit.seconds
+        seconds = self._seconds
         return workers(  # pyright: ignore[reportReturnType]
-            delayed(_run)(self.candidates[j], j, self.score, self.neighbours, seconds, key, k, records)
+            delayed(make_run)(self.candidates[j], j, self.score, self.neighbours, seconds, key, k, records)
             for k, j in enumerate(chosen)
         )
 
-    def _one_by_one(self, records: Any, key: SearchKey, uniform: list[float], proposals: Proposals) -> Iterable[_Run]:
+    def _in_turn(self, records: Any, key: SearchKey, chosen: list[int]) -> Iterable[Run]:
+        """Every run one after the other, as long as they are asked for."""
+        for k, j in enumerate(chosen):
+            yield make_run(self.candidates[j], j, self.score, self.neighbours, self._seconds, key, k, records)
+
+    def _one_by_one(self, records: Any, key: SearchKey, uniform: list[float], proposals: Proposals) -> Iterable[Run]:
         """Every run, each candidate drawn in view of the scores before it."""
-        seconds = None if self.limit is None else self.limit.seconds
         history: list[tuple[int, float]] = []
         for k, each in enumerate(uniform):
             chances = proposals.weights(tuple(history), self._weights)
             j = int(np.searchsorted(np.cumsum(chances), each, side="right"))
-            run = _run(self.candidates[j], j, self.score, self.neighbours, seconds, key, k, records)
+            run = make_run(self.candidates[j], j, self.score, self.neighbours, self._seconds, key, k, records)
             history.append((j, run.score if run.ranked else math.nan))
             yield run
 
-    def _release(self, best: _Run | None, key: SearchKey, n: int | None) -> SelectionRelease:
-        outcome = Outcome.DEFAULT if best is None else Outcome.CHOSEN if best.ranked else Outcome.FAILED
+    def _release(self, best: Run | None, key: SearchKey, n: int | None) -> SelectionRelease:
+        without = Outcome.BELOW if isinstance(self.law, Threshold) else Outcome.DEFAULT
+        outcome = without if best is None else Outcome.CHOSEN if best.ranked else Outcome.FAILED
         winner = self.default if best is None else best.artefact
         certificate = self._certificate(winner, key, n)
         chosen = best.candidate if best is not None and best.ranked else None
@@ -342,7 +355,9 @@ class SelectionMechanism:
         """The certificate of the search; what a run promises besides its price holds on."""
         own = winner.certificate if isinstance(winner, Release) else None
         # What a run declares of its settings is true of the candidates, and not of the one that was chosen.
-        declared = [f"Of every candidate, before the search: {line}" for line in (own.declared if own else ())]
+        said = [f"Of every candidate, before the search: {line}" for line in (own.declared if own else ())]
+        names = sorted({each.name for each in self.candidates if declared(each)})
+        said += [f"What one run costs is as declared: {', '.join(names)}."] if names else []
         limits = (*(own.limits if own else ()), *(PADDED if self.pad else LIMITS))
         limit = () if self.limit is None else (f"Which runs take over {self.limit.seconds:g} s: {self.limit.because}",)
         unit = self.unit or next((each.unit for each in self.candidates if getattr(each, "unit", None)), None)
@@ -359,10 +374,12 @@ class SelectionMechanism:
                 if self.proposals is None
                 else "The candidates, their weights, the law and the box of proposals were fixed beforehand.",
             ),
-            declared=(*declared, *limit),
+            declared=(*said, *limit),
             limits=tuple(line for line in dict.fromkeys(limits) if line not in EVERY_LIMIT),
         )
-        return replace(certificate, bookable=certificate.bookable and (own is None or own.bookable))
+        parameters = certificate.parameters | {"run_losses": self.stated_losses(n)}
+        bookable = certificate.bookable and (own is None or own.bookable)
+        return replace(certificate, parameters=parameters, bookable=bookable)
 
     def _wait(self, start: float) -> None:
         """Sleep until the next multiple of the deadline; one, unless a run could not be stopped at its limit."""
@@ -377,65 +394,41 @@ class SelectionMechanism:
     # --- helpers
 
     @property
+    def _parts_by_coin(self) -> bool:
+        """Whether the part to learn from may be empty."""
+        return self.score.parts_by_coin(self.neighbours)
+
+    @property
+    def _seconds(self) -> float | None:
+        return None if self.limit is None else self.limit.seconds
+
+    @property
     def _weights(self) -> tuple[float, ...]:
         assert self.weights is not None
         return self.weights
 
     def _count(self, records: Any) -> int | None:
-        """The number of records, where the price depends on it."""
+        """The records, checked, and their number where the price depends on it."""
+        found = self.check(records)
         if not self.n_is_public:
             return None
-        found = self.check(records)
         return rows(records) if found is None else found
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Run:
-    """PRIVATE. One run: the order is failed below ranked, then the score, then a lot."""
+@dataclass(frozen=True, eq=False)
+class _Price:
+    """What each candidate's training costs, one run by the weights, and the whole search."""
 
-    candidate: int
-    ranked: bool
-    score: float
-    lot: bytes
-    artefact: Any
-
-    @property
-    def rank(self) -> tuple[bool, float, bytes]:
-        return self.ranked, self.score, self.lot
+    stated: tuple[Stated, ...]
+    one: PrivacyLoss
+    whole: PrivacyLoss
 
 
-def _run(
-    candidate: Any,
-    index: int,
-    score: Score,
-    neighbours: Neighbours,
-    seconds: float | None,
-    key: SearchKey,
-    number: int,
-    records: Any,
-) -> _Run:
-    """One run, where failing is an outcome like any other. An interrupt is not: it ends the search, with nothing."""
-    lot = key.stream(f"lot {number}").bytes(16)
-    publish = getattr(candidate, "publish", lambda artefact: artefact)
-    try:
-        with silent(), alarm(seconds):
-            training, validation = score.split(records, neighbours, key.stream(f"split {number}"))
-            artefact = candidate.run(training, key.stream(f"run {number}"))
-            value = float(score(artefact, validation, neighbours, key.stream(f"score {number}")))
-            artefact = publish(artefact)
-    except Exception:
-        return _Run(index, False, 0.0, lot, None)
-    return _Run(index, True, value, lot, artefact) if not math.isnan(value) else _Run(index, False, 0.0, lot, None)
-
-
-def _runs(candidate: Any, records: Any) -> bool:
-    """Whether a run does not fail."""
-    try:
-        with silent():
-            candidate.run(records, SystemRandomness())
-    except Exception:
-        return False
-    return True
+def _described(candidate: Any) -> dict[str, Any]:
+    """What a candidate is, its parameters, and the delta for which it was made, if it has one."""
+    delta = getattr(candidate, "delta", None)
+    about = {"mechanism": candidate.name} | ({} if delta is None else {"delta": float(delta)})
+    return about | dict(candidate.parameters())
 
 
 def dyadic(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

@@ -32,6 +32,7 @@ from discretion.privacy.profiles import BestOf
 __all__ = [
     "Pair",
     "TradeOff",
+    "below",
     "gaussian_trade_off",
     "pairs_of",
     "profile_trade_off",
@@ -237,9 +238,7 @@ def renyi_trade_off(renyi: Callable[[Array], Array], supremum: float, orders: in
     outcomes, and at one s no less follows from it. The admissible (s, t) are convex sets: the bound is the least of
     their tangents at a grid of s.
     """
-    x = np.geomspace(1e-3, _LARGEST_ORDER, orders)
-    if math.isfinite(supremum):
-        x = supremum * x / (1 + x)
+    x = below(np.geomspace(1e-3, _LARGEST_ORDER, orders), supremum)
     r = np.asarray(renyi(x)) * (1 + 1e-12)
     # orders that matter: those whose exponent is neither next to nothing nor beyond all tails
     finite = np.isfinite(r)
@@ -262,6 +261,12 @@ def renyi_trade_off(renyi: Callable[[Array], Array], supremum: float, orders: in
         return np.where(w == np.inf, 1.0, np.clip(bound, s, 1.0))
 
     return curve
+
+
+def below(x: Array, supremum: float) -> Array:
+    """Positive numbers as excess orders below the supremum: as they are far below it, and closer and closer to it."""
+    unit = min(supremum, 1.0)
+    return x if math.isinf(supremum) else unit * x / (1 + x * (unit / supremum))
 
 
 class _Conditions(NamedTuple):

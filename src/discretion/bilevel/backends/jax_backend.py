@@ -1,0 +1,126 @@
+"""jax as a back end, in double precision whatever the global setting is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discretion.bilevel.backends.derivatives import Loss, Transforms, Unflatten
+
+__all__ = ["JaxBackend"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class JaxBackend(Transforms):
+    """Losses in jax.numpy. Needs ``pip install 'discretion[jax]'``.
+
+    Args:
+        x_like, y_like: examples of the trees (pytrees) that the losses take; None for flat vectors.
+    """
+
+    x_like: Any = None
+    y_like: Any = None
+
+    name = "jax"
+
+    def grad(self, f: Loss, argument: int = 0) -> Loss:
+        return _jax().grad(f, argument)
+
+    def vjp(self, f: Loss, x: Any, cotangent: Any) -> Any:
+        return _jax().vjp(f, x)[1](cotangent)[0]
+
+    def jvp(self, f: Loss, x: Any, tangent: Any) -> tuple[Any, Any]:
+        return _jax().jvp(f, (x,), (tangent,))
+
+    def jacobian(self, f: Loss) -> Loss:
+        return _jax().jacfwd(f)
+
+    def each(self, f: Loss) -> Loss:
+        def mapped(*arguments: Any) -> Any:
+            return _jax().vmap(f, in_axes=(None,) * (len(arguments) - 1) + (0,))(*arguments)
+
+        return mapped
+
+    def solve(self, H: Any, b: Any) -> Any:
+        return _jax().numpy.linalg.solve(H, b)
+
+    def solve_by_products(self, f: Loss, y: Any, b: Any, tolerance: Any, most: int) -> tuple[Any, Any]:
+        jax, np_ = _jax(), _jax().numpy
+        multiply = jax.linearize(f, y)[1]
+
+        def unfinished(state: Any) -> Any:
+            return (np_.sqrt(state[3]) > 0.5 * tolerance) & (state[4] < most)
+
+        def step(state: Any) -> Any:
+            v, r, p, square, count = state
+            Jp = multiply(p)
+            length = square / (p @ Jp)
+            r = r - length * Jp
+            after = r @ r
+            return v + length * p, r, r + (after / square) * p, after, count + 1
+
+        v = jax.lax.while_loop(unfinished, step, (np_.zeros_like(b), b, b, b @ b, 0))[0]
+        return v, np_.linalg.norm(multiply(v) - b)
+
+    def join(self, parts: list[Any]) -> Any:
+        return _jax().numpy.concatenate(parts)
+
+    def compiled(self, f: Loss) -> Loss:
+        jax, wide = _jax(), _wide()
+        quick = jax.jit(f)
+
+        def call(*arguments: Any) -> Any:
+            with wide(True):
+                found = quick(*arguments)
+            return tuple(map(np.asarray, found)) if isinstance(found, tuple) else np.asarray(found)
+
+        return call
+
+    def flatten(self, tree: Any) -> tuple[Floats, Unflatten]:
+        from jax.flatten_util import ravel_pytree
+
+        with _wide()(True):
+            vector, back = ravel_pytree(self.place(tree))
+            return np.asarray(vector, dtype=np.float64), back
+
+    def place(self, records: Any) -> Any:
+        jax = _jax()
+
+        def one(leaf: Any) -> Any:
+            if isinstance(leaf, jax.Array) and leaf.dtype == np.float64:
+                return leaf
+            array = np.asarray(leaf)
+            return jax.numpy.asarray(array.astype(np.float64) if array.dtype.kind == "f" else array)
+
+        with _wide()(True):
+            return jax.tree_util.tree_map(one, records)
+
+    def leaves(self, records: Any) -> list[Any]:
+        return _jax().tree_util.tree_leaves(records)
+
+    def some(self, records: Any, rows: slice) -> Any:
+        return _jax().tree_util.tree_map(lambda leaf: leaf[rows], records)
+
+
+def _jax() -> Any:
+    try:
+        import jax
+    except ImportError:
+        raise ImportError("JaxBackend needs jax: pip install 'discretion[jax]'.") from None
+    return jax
+
+
+def _wide() -> Callable[[bool], Any]:
+    """The context in which jax computes in double precision."""
+    jax = _jax()
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64
+    from jax.experimental import enable_x64
+
+    return enable_x64

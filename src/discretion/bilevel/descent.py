@@ -1,0 +1,496 @@
+"""Noisy hypergradient descent: private bilevel optimisation in any dimension, without convexity of the outer objective.
+
+    x_{t+1} = Proj_X(x_t - eta (q_t + sigma_t g_t)),    sigma_t = (2K(x_t)/n + 2 C alpha + 2 l tau) / mu_t
+
+q_t the hypergradient at x_t from a certified inner solution (alpha) and a certified linear solve (tau), g_t standard
+normal, mu_t fixed in advance with sum mu_t^2 = mu^2. Constants are those of the public point x_t. The whole run is
+mu-GDP, whatever the dimension of y. Proof: `docs/proofs/bilevel-descent.md`. Source: Lowy and Liu (2025), Algorithm 1,
+with constants that hold and the exact account.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discretion.bilevel.budget import RULE, gaussian_budget, step_budgets
+from discretion.bilevel.constants import Constants, MissingConstant, Refused
+from discretion.bilevel.first_order import gradient_descent, lbfgs
+from discretion.bilevel.hypergradient import LinearSolver, certified_inner, implicit_gradient
+from discretion.bilevel.problem import BilevelProblem, Grid, InnerSolver, Layout, Problem
+from discretion.bilevel.sensitivity import Bound, hypergradient_sensitivity, inexactness, lipschitz, smoothness
+from discretion.bilevel.solvers import newton
+from discretion.gp import Ball, Box
+from discretion.privacy import (
+    Certificate,
+    GaussianDP,
+    Ledger,
+    Neighbours,
+    PublicError,
+    Randomness,
+    Release,
+    SystemRandomness,
+)
+from discretion.privacy.frames import cleared
+from discretion.privacy.lattice import lattice_spacing, to_lattice
+from discretion.privacy.quiet import quiet
+
+__all__ = [
+    "Descent",
+    "DescentRelease",
+    "DescentReport",
+    "Step",
+    "default_steps",
+    "noisy_hypergradient",
+    "public_output",
+]
+
+Floats = NDArray[np.float64]
+Output = Literal["tail", "window", "uniform"]
+
+_SOLVERS: dict[str, InnerSolver] = {"newton": newton, "lbfgs": lbfgs, "gd": gradient_descent}
+_ROUNDING = 1e-6  # of the sensitivity: sums and products of double precision in a hypergradient
+_MOST_STEPS = 1000
+
+LIMITS = (
+    "Every iterate and every noisy hypergradient is public; the inner solution is not released.",
+    "Run time depends on the records; so would a refusal because an inner solver did not reach its accuracy.",
+    "Floating point: the noise is a continuous Gaussian in double precision, whose last bits a public lattice hides.",
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step at a public point rests on: all public.
+
+    Attributes:
+        exact: 2K/n, of the exact hypergradient, with its break-down.
+        inexactness: C.
+        alpha: distance of the inner solution. tau: residual of the linear solve. tolerance: mu_g alpha.
+        sensitivity: 2K/n + 2 C alpha + 2 l tau, rounding included.
+        constants: at the point.
+    """
+
+    exact: Bound
+    inexactness: float
+    alpha: float
+    tau: float
+    tolerance: float
+    sensitivity: float
+    constants: Constants
+
+
+@dataclass(frozen=True)
+class DescentReport:
+    """What a run rests on: all public, and known before a record is read.
+
+    Attributes:
+        start: what the first step rests on.
+        steps: T. mu: of the run. epsilon, delta: what it costs. rate: eta.
+        noise: sigma of the first step in each coordinate.
+        share: mu_t^2 / mu^2 of the first step, for the break-down of the cost.
+        steepest: L_Phi, most that a hypergradient is long; None if unknown.
+        expected: root of the bound of the mean squared hypergradient over the steps, where the walls of the domain are
+            not met; None where constants are missing. Above `steepest` it promises nothing.
+        verified: whether the constants are facts made true by clipping.
+        certified: whether every accuracy is checked while running.
+    """
+
+    start: Step
+    steps: int
+    mu: float
+    epsilon: float
+    delta: float
+    rate: float
+    noise: float
+    share: float
+    steepest: float | None
+    expected: float | None
+    verified: bool
+    certified: bool = True
+
+    @property
+    def informative(self) -> bool | None:
+        """Whether the bound promises a hypergradient shorter than the constants do; None if unknown."""
+        return None if self.expected is None or self.steepest is None else self.expected < self.steepest
+
+    def text(self) -> str:
+        """For a person."""
+        s = self.start
+        parts = ", ".join(f"{name} {value:.3g}" for name, value in s.exact.parts.items() if value)
+        lines = [
+            f"{self.steps} steps of rate {self.rate:.4g}, mu = {self.mu:.4g}: epsilon {self.epsilon:.4g} at delta "
+            f"{self.delta:g}; the first step has {100 * self.share:.3g} % of mu^2.",
+            f"One record moves the hypergradient at the start by at most {s.sensitivity:.4g}: {s.exact.value:.4g} "
+            f"exactly ({s.exact.rule}: {parts}), the rest for inner solutions off by {s.alpha:.3g} and residuals "
+            f"of {s.tau:.3g}.",
+            f"Noise at the start {self.noise:.4g} in each coordinate.",
+        ]
+        if self.expected is not None and self.steepest is not None:
+            verdict = "" if self.informative else " It promises nothing: more records, or a larger epsilon, are needed."
+            lines += [
+                f"Bound of the root mean squared hypergradient {self.expected:.3g}; none is longer than "
+                f"{self.steepest:.3g}.{verdict}"
+            ]
+        lines += ["The constants are facts: records are clipped." if self.verified else "You answer for the constants."]
+        lines += ["Inner solutions and linear solves are certified." if self.certified else "NOT CERTIFIED."]
+        return "\n".join(lines)
+
+    __str__ = text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DescentRelease(Release):
+    """The path of a private descent, and the point to use.
+
+    Attributes:
+        certificate: what it cost.
+        x: the chosen point, (d,).
+        path: x_0, ..., x_T, (T + 1, d).
+        gradients: as released, (T, d).
+        noise, sensitivities: of each step, (T,).
+        facts: what it rests on.
+    """
+
+    x: Floats
+    path: Floats
+    gradients: Floats
+    noise: Floats
+    sensitivities: Floats
+    facts: DescentReport
+
+    def report(self) -> DescentReport:
+        """Constants, break-down of the sensitivity and the cost, accuracies, and whether the run could be informative."""
+        return self.facts
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Descent:
+    """Noisy hypergradient descent, mu-GDP.
+
+    Parameters
+    ----------
+    problem : BilevelProblem
+        On a Box or Ball; joint or split. Its constants must allow implicit differentiation: no constrained inner
+        problem, no clipped outer loss, no kink.
+    mu, epsilon : float
+        One of the two: what the run costs, ``epsilon`` at ``delta``.
+    steps : int, optional
+        T, by default `default_steps`.
+    rate : float, optional
+        eta; 1/(2 b_Phi) by default, which needs the constants of the smoothness.
+    start : array (d_x,), optional
+        Public; the middle of the domain by default.
+    solver : {"newton", "lbfgs", "gd"} or callable, optional
+        Inner solver; the problem's own by default. A callable is an `InnerSolver`; it is not believed but checked.
+    linear : {"cg", "neumann", "dense"}, optional
+        By default "cg" for problems given by losses, "dense" for families, which have their Hessian.
+    inner_domain : Box or Ball, optional
+        Y, on which the constants hold, containing every y(x); None if they hold everywhere or the problem knows Y.
+    accuracy : float
+        Share of 2K/n that the errors of inner solution and linear solve may add, each: C alpha = l tau = accuracy 2K/n.
+    contraction : float
+        Of the schedule: more of the budget later, `budget.step_budgets`.
+    output : {"tail", "window", "uniform"}
+        The point to use, see `public_output`.
+    delta : float
+        At which the certificate states epsilon.
+    unit : str
+        The unit of privacy in words.
+
+    Raises
+    ------
+    Refused
+        The sensitivity does not hold or is not finite for this problem.
+    MissingConstant
+        A constant is needed that nobody declared.
+    ValueError
+        A parameter out of range.
+    """
+
+    problem: BilevelProblem
+    mu: float | None = None
+    epsilon: float | None = None
+    steps: int | None = None
+    rate: float | None = None
+    start: Floats | None = None
+    solver: str | InnerSolver | None = None
+    linear: LinearSolver | None = None
+    inner_domain: Box | Ball | None = None
+    accuracy: float = 0.0025
+    contraction: float = 0.0
+    output: Output = "tail"
+    delta: float = 1e-6
+    unit: str = "one record"
+
+    name = "private-hypergradient-descent"
+
+    def __post_init__(self) -> None:
+        domain = self.problem.x_domain
+        if isinstance(domain, Grid):
+            raise ValueError("The domain is a finite list: use ExponentialMechanism, or give a Box or a Ball.")
+        if self.problem.layout is Layout.SEPARABLE:
+            raise ValueError("Every record has an inner problem of its own: use SeparableDescent.")
+        if isinstance(self.solver, str) and self.solver not in _SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(_SOLVERS)}, or a callable; got {self.solver!r}.")
+        if self.linear not in (None, "cg", "neumann", "dense"):
+            raise ValueError(f'linear must be "cg", "neumann" or "dense"; got {self.linear!r}.')
+        if self.output not in ("tail", "window", "uniform"):
+            raise ValueError(f'output must be "tail", "window" or "uniform"; got {self.output!r}.')
+        if not (0 < self.accuracy <= 1 and 0 <= self.contraction < 1):
+            raise ValueError("accuracy must lie in (0, 1], contraction in [0, 1).")
+        if self.steps is not None and (isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1):
+            raise ValueError(f"steps must be a whole number of at least 1; got {self.steps!r}.")
+        if not (math.isfinite(self.eta) and self.eta > 0):
+            raise ValueError(f"rate must be a positive finite number; got {self.rate!r}.")
+        if self.first.shape != (domain.dimension,) or not domain.contains(self.first[None])[0]:
+            raise ValueError("start must be a point of the outer domain.")
+        _ = self.budgets, self.step(self.first)
+
+    # --- public
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation of the problem."""
+        return self.problem.neighbours
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of records is public."""
+        return self.neighbours is not Neighbours.ADD_REMOVE
+
+    @cached_property
+    def price(self) -> float:
+        """mu of the run."""
+        return gaussian_budget(self.mu, self.epsilon, self.delta)
+
+    @cached_property
+    def first(self) -> Floats:
+        """x_0."""
+        if self.start is not None:
+            return np.atleast_1d(np.asarray(self.start, dtype=np.float64))
+        domain = self.problem.x_domain
+        if isinstance(domain, Ball):
+            return np.array(domain.center, dtype=np.float64)
+        assert isinstance(domain, Box)
+        return 0.5 * (np.array(domain.lower) + np.array(domain.upper))
+
+    @cached_property
+    def eta(self) -> float:
+        """Step size."""
+        if self.rate is not None:
+            return float(self.rate)
+        try:
+            smooth = smoothness(self.problem.constants())
+        except MissingConstant as error:
+            raise MissingConstant(f"Without a rate, 1/(2 b_Phi) would be used. {error}") from None
+        if not 0 < smooth < math.inf:
+            raise Refused("b_Phi is 0 or not finite, so that it gives no step size: give rate.")
+        return 0.5 / smooth
+
+    @cached_property
+    def budgets(self) -> Floats:
+        """mu_t, (T,)."""
+        steps = self.steps
+        if steps is None:
+            steps = default_steps(self.problem, self.price, self.step(self.first).sensitivity)
+        return step_budgets(self.price, int(steps), self.contraction)
+
+    def step(self, x: Floats) -> Step:
+        """Sensitivity and accuracies at a public point x (d,).
+
+        Raises:
+            Refused: the bound does not hold, is not finite, or double precision does not reach the accuracy.
+        """
+        problem = self.problem
+        c = problem.constants(x)
+        exact, C = hypergradient_sensitivity(c, problem.counts), inexactness(c)
+        if not math.isfinite(exact.value) or exact.value == 0.0:
+            what = "can move it at all: descend without noise" if exact.value == 0 else "has a bounded effect"
+            raise Refused(f"No step of the hypergradient: no record {what}.")
+        allowed = self.accuracy * exact.value
+        alpha = allowed / C if C > 0 else allowed  # any distance would do where C = 0
+        tau = allowed / c.l if c.l > 0 else allowed
+        tolerance = c.get("mu_g") * alpha
+        if tolerance < 2.0 * problem.least_tolerance(x):
+            raise Refused("Double precision does not reach the accuracy that this needs: raise accuracy or mu_g.")
+        sensitivity = (exact.value + 2.0 * C * alpha + 2.0 * c.l * tau) * (1.0 + _ROUNDING)
+        return Step(exact, C, alpha, tau, tolerance, sensitivity, c)
+
+    def privacy_loss(self, n: int) -> GaussianDP:
+        """mu-GDP for the whole run, by adaptive composition.
+
+        Raises:
+            ValueError: n is not the public number of records.
+        """
+        if self.n_is_public and n != self.problem.counts.total:
+            raise ValueError(f"The problem is for {self.problem.counts.total:,} records in all; give that number as n.")
+        return GaussianDP(self.price, neighbours=self.neighbours, rule=RULE)
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters as JSON data."""
+        return {
+            "problem": self.problem.parameters(),
+            "mu": self.price,
+            "steps": len(self.budgets),
+            "rate": self.eta,
+            "start": self.first.tolist(),
+            "solver": "own" if self.solver is None else str(getattr(self.solver, "__name__", self.solver)),
+            "linear": self.linear,
+            "inner_domain": None if self.inner_domain is None else repr(self.inner_domain),
+            "accuracy": self.accuracy,
+            "contraction": self.contraction,
+            "output": self.output,
+        }
+
+    def report(self) -> DescentReport:
+        """What the run rests on, before any record is read."""
+        first = self.step(self.first)
+        steepest = expected = None
+        with suppress(MissingConstant, Refused):
+            steepest = lipschitz(self.problem.constants())
+            expected = math.sqrt(self._bound(steepest))
+        return DescentReport(
+            start=first,
+            steps=len(self.budgets),
+            mu=self.price,
+            epsilon=self.privacy_loss(self.problem.counts.total).epsilon(self.delta),
+            delta=self.delta,
+            rate=self.eta,
+            noise=first.sensitivity / float(self.budgets[0]),
+            share=float((self.budgets[0] / self.price) ** 2),
+            steepest=steepest,
+            expected=expected,
+            verified=self.problem.verified,
+        )
+
+    def _bound(self, steepest: float) -> float:
+        """2 D0/(eta T) + B^2 + b_Phi eta d mean sigma^2, suprema over the domain; D0 <= L_Phi D_x."""
+        c, domain = self.problem.constants(), self.problem.x_domain
+        smooth, T = smoothness(c), len(self.budgets)
+        if self.eta * smooth > 1.0 + 1e-12:
+            return math.inf
+        largest = hypergradient_sensitivity(c, self.problem.counts).value * (1.0 + 4.0 * self.accuracy)
+        spread = float(np.mean((largest / self.budgets) ** 2))
+        bias = 2.0 * self.accuracy * largest
+        fall = 2.0 * steepest * domain.diameter() / (self.eta * T)
+        return fall + bias**2 + smooth * self.eta * domain.dimension * spread
+
+    # --- with records
+
+    @cleared
+    def check(self, records: Any) -> int | None:
+        """Refuse records of the wrong shape or number before anything is spent."""
+        self.problem.ingest(records)
+        return self.problem.counts.total if self.n_is_public else None
+
+    @cleared
+    @quiet()
+    def run(self, records: Any, randomness: Randomness) -> DescentRelease:
+        """The run. Called by the ledger after the loss is reserved.
+
+        Raises:
+            InnerNotCertified: an accuracy was not reached.
+        """
+        held = self.problem.ingest(records)
+        x, y, path, gradients, noise, moved = self.first, None, [self.first], [], [], []
+        for mu in self.budgets:
+            step = self.step(x)
+            gradient, y = self._gradient(x, y, held, step)
+            sigma = step.sensitivity / float(mu)
+            noisy = gradient + sigma * randomness.standard_normal(x.shape)
+            gradients.append(to_lattice(noisy, lattice_spacing(sigma)))
+            noise.append(sigma)
+            moved.append(step.sensitivity)
+            x = self.problem.x_domain.clamp((x - self.eta * gradients[-1])[None])[0]
+            path.append(x)
+        total = self.problem.counts.total
+        known = self.problem.verified
+        certificate = Certificate.issue(
+            self,
+            n=total if self.n_is_public else None,
+            delta=self.delta,
+            unit=self.unit,
+            randomness=randomness,
+            loss=self.privacy_loss(total),
+            enforced=(
+                *(("Records are shortened or clipped one by one to the declared domain.",) if known else ()),
+                "Every inner solution and linear solve has the accuracy that the noise allows for.",
+                "The noise is a function of public parameters and of earlier releases.",
+            ),
+            declared=(
+                "Domain, start, steps and numbers of records were not chosen by looking at these records.",
+                *(() if known else ("The constants hold for every record that could be held.",)),
+            ),
+            limits=LIMITS,
+        )
+        released = np.array(gradients)
+        x = public_output(self.output, np.array(path), released, randomness)
+        return DescentRelease(certificate, x, np.array(path), released, np.array(noise), np.array(moved), self.report())
+
+    def _gradient(self, x: Floats, y: Floats | None, held: Any, step: Step) -> tuple[Floats, Floats]:
+        """PRIVATE. The hypergradient at x, and the inner solution, where the next solve starts."""
+        solver = _SOLVERS[self.solver] if isinstance(self.solver, str) else self.solver
+        y = certified_inner(self.problem, x, held, step.tolerance, y, solver, self.inner_domain)
+        linear = self.linear or ("cg" if isinstance(self.problem, Problem) else "dense")
+        gradient = implicit_gradient(self.problem, x, y, held, step.tau, linear)
+        if not np.isfinite(gradient).all():
+            raise PublicError("A hypergradient is not finite: the problem or its constants are wrong.")
+        return gradient, y
+
+
+def default_steps(problem: BilevelProblem, mu: float, sensitivity: float) -> int:
+    """T = sqrt(8 b_Phi D0 / d) mu / Delta, at least 1 and at most 1000: the best for the bound, D0 = L_Phi D_x.
+
+    Raises:
+        MissingConstant: b_Phi or L_Phi is unknown; give steps.
+    """
+    c = problem.constants()
+    try:
+        gap = lipschitz(c) * problem.x_domain.diameter()
+        best = math.sqrt(8.0 * smoothness(c) * gap / problem.x_domain.dimension) * mu / sensitivity
+    except MissingConstant as error:
+        raise MissingConstant(f"Without steps, their best number would be used. {error}") from None
+    return max(1, min(_MOST_STEPS, math.floor(best + 0.5))) if math.isfinite(best) else _MOST_STEPS
+
+
+def public_output(rule: Output, path: Floats, gradients: Floats, randomness: Randomness) -> Floats:
+    """The point to use of a public path x_0, ..., x_T with noisy gradients at x_0, ..., x_{T-1}: free of charge.
+
+    "tail": mean of the last half of x_1, ..., x_T. "window": the centre of the window of ceil(sqrt(T)) steps whose mean
+    noisy gradient is shortest. "uniform": one of x_0, ..., x_{T-1} at random, what the analysis is about.
+    """
+    T = len(gradients)
+    if rule == "tail":
+        return path[1 + T // 2 :].mean(axis=0)
+    if rule == "uniform":
+        return path[int(float(randomness.uniform()) * T)]
+    width = math.isqrt(T - 1) + 1
+    sums = np.concatenate([np.zeros((1, gradients.shape[1])), np.cumsum(gradients, axis=0)])
+    lengths = np.linalg.norm(sums[width:] - sums[:-width], axis=1)
+    return path[int(np.argmin(lengths)) + width // 2]
+
+
+@cleared
+def noisy_hypergradient(
+    problem: BilevelProblem,
+    records: Any,
+    *,
+    ledger: Ledger | None = None,
+    randomness: Randomness | None = None,
+    **options: Any,
+) -> DescentRelease:
+    """Descend privately along noisy hypergradients: see `Descent` for the options."""
+    mechanism = Descent(problem=problem, **options)
+    if ledger is not None:
+        total = problem.counts.total
+        return ledger.run(mechanism, records, n=total, randomness=randomness)  # pyright: ignore[reportReturnType]
+    return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+
+

@@ -1,0 +1,365 @@
+"""Linear models that choose their own penalty privately, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discretion.bilevel.exponential import Report
+from discretion.bilevel.families import Table
+from discretion.bilevel.tuned import TunedModel, TunedRelease
+from discretion.privacy import (
+    BoundedRange,
+    GaussianDP,
+    Ledger,
+    Neighbours,
+    PrivacyLoss,
+    PublicError,
+    Randomness,
+    SystemRandomness,
+    largest,
+)
+from discretion.privacy.frames import cleared
+from discretion.privacy.records import numbers
+
+__all__ = ["LogisticRegressionCV", "RidgeCV"]
+
+Floats = NDArray[np.float64]
+
+
+class _Tuned(BaseEstimator):
+    """Parameters and fitting of both models."""
+
+    _kind: Literal["ridge", "logistic"]
+
+    feature_bound: float
+    epsilon: float
+    delta: float
+    penalties: tuple[float, float]
+    candidates: int
+    choice_share: float
+    release_model: bool
+    validation_share: float
+    fit_intercept: bool
+    ledger: Ledger | str | Path | None
+    randomness: Randomness | None
+
+    def mechanism(self, n: int, dimension: int = 1) -> TunedModel:
+        """The mechanism these parameters describe, for n records of `dimension` covariates; reads no record.
+
+        Raises:
+            ValueError: a parameter out of range, or a budget that pays for nothing.
+        """
+        choice, mu = self._shares()
+        return TunedModel(
+            kind=self._kind,
+            records=n,
+            dimension=dimension,
+            choice_epsilon=choice,
+            mu=mu,
+            feature_bound=self.feature_bound,
+            response_range=self._range(),
+            intercept=self.fit_intercept,
+            penalties=(float(self.penalties[0]), float(self.penalties[1])),
+            candidates=self.candidates,
+            validation_share=self.validation_share,
+            delta=self.delta,
+        )
+
+    def _shares(self) -> tuple[float, float | None]:
+        """Bounded range of the choice and mu of the model: together (epsilon, delta)."""
+        epsilon, delta, relation = float(self.epsilon), self.delta, Neighbours.REPLACE
+        if not 0 < epsilon < math.inf:
+            raise ValueError(f"epsilon must be a positive finite number; got {self.epsilon!r}.")
+        if not 0 < delta < 1:
+            raise ValueError(f"delta must lie strictly between 0 and 1; got {delta!r}.")
+        if not self.release_model:
+            most = largest(
+                lambda eta: BoundedRange(eta, neighbours=relation).epsilon(delta) <= epsilon, epsilon, 2 * epsilon + 50
+            )
+            return most, None
+        if not 0 < self.choice_share < 1:
+            raise ValueError(f"choice_share must lie strictly between 0 and 1; got {self.choice_share!r}.")
+        choice = BoundedRange(self.choice_share * epsilon, neighbours=relation)
+
+        def meets(mu: float) -> bool:
+            return (choice + GaussianDP(mu, neighbours=relation)).epsilon(delta) <= epsilon
+
+        return choice.epsilon_value, largest(meets, 1e-6, 1e4, relative_tolerance=1e-6)
+
+    def _range(self) -> tuple[float, float]:
+        return -1.0, 1.0
+
+    def privacy_loss(self, n: int) -> PrivacyLoss:
+        """What fitting n records will cost, before any record is seen."""
+        return self.mechanism(n).privacy_loss(n)
+
+    def report(self, n: int) -> Report:
+        """What the choice of the penalty would rest on with n records; `text()` says whether it can be informative."""
+        return self.mechanism(n).choice.report()
+
+    def _fit(self, X: Floats, y: Floats) -> TunedRelease:
+        mechanism, records = self.mechanism(len(X), X.shape[1]), Table(X, y)
+        # A test seed starts anew at every fit, and the parameter stays as it was.
+        randomness = SystemRandomness() if self.randomness is None else self.randomness
+        if not randomness.bookable:
+            randomness = deepcopy(randomness)
+        if self.ledger is None:
+            release: Any = mechanism.run(records, randomness)
+        else:
+            book = self.ledger if not isinstance(self.ledger, str | Path) else Ledger.open(self.ledger)
+            release = book.run(mechanism, records, n=len(X), randomness=randomness)
+        self.release_, self.penalty_ = release, release.penalty
+        return release
+
+    def _decision(self, X: ArrayLike) -> Floats:
+        check_is_fitted(self)
+        if self.release_.coefficients is None:
+            raise AttributeError(
+                "Only the penalty was released (release_model=False), so there is nothing to predict with."
+            )
+        checked: Any = validate_data(self, _table(X), dtype=np.float64, reset=False)  # pyright: ignore[reportArgumentType]
+        return checked @ self.release_.coefficients + self.release_.intercept
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.randomness is None
+        return tags
+
+
+class RidgeCV(RegressorMixin, _Tuned):
+    """Ridge regression whose penalty is chosen on the private records, at a price that includes the choice.
+
+    (1/n) sum (x'w - y)^2 / 2 + (lambda/2) |w|^2 on rows scaled to the unit ball. Lambda is chosen by the loss of
+    validation records with the exponential mechanism; then the model is fitted to all records and released with
+    Gaussian noise of standard deviation about 4 (max residual) / (lambda n mu). All parameters are public and must not
+    be chosen by looking at the records given to ``fit``; n is public.
+
+    Parameters
+    ----------
+    feature_bound : float
+        Public bound of the Euclidean length of a row of X; longer rows are shortened to it.
+    response_range : (low, high)
+        Public range of y; responses are clipped to it.
+    epsilon, delta : float
+        Total price of penalty and model.
+    penalties : (least, largest)
+        Range of lambda. The least decides how much one record can matter: a floor too low makes the noise large.
+    candidates : int
+        How many values of lambda, evenly spaced in log.
+    choice_share : float
+        Share of epsilon for the choice, where the model is released.
+    release_model : bool
+        Whether the model is released; without it all of epsilon pays for the penalty.
+    validation_share : float
+        Share of the records by which lambda is chosen.
+    fit_intercept : bool
+    ledger : Ledger or path, optional
+        Where the loss is reserved before a record is read.
+    randomness : Randomness, optional
+        For tests only.
+
+    Attributes
+    ----------
+    release_ : TunedRelease
+        Penalty, model and their one certificate; ``release_.report()`` says what the choice rests on.
+    penalty_ : float
+    coef_, intercept_ : array (d,), float
+        The model in the units of the data, if it was released.
+
+    Notes
+    -----
+    Proof: ``docs/proofs/bilevel-exponential.md``, ``docs/proofs/bilevel-families.md``.
+    """
+
+    _kind = "ridge"
+
+    def __init__(
+        self,
+        feature_bound: float = 1.0,
+        response_range: tuple[float, float] = (-1.0, 1.0),
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        penalties: tuple[float, float] = (1e-2, 10.0),
+        candidates: int = 31,
+        choice_share: float = 0.3,
+        release_model: bool = True,
+        validation_share: float = 0.5,
+        fit_intercept: bool = True,
+        ledger: Ledger | str | Path | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.feature_bound = feature_bound
+        self.response_range = response_range
+        self.epsilon = epsilon
+        self.delta = delta
+        self.penalties = penalties
+        self.candidates = candidates
+        self.choice_share = choice_share
+        self.release_model = release_model
+        self.validation_share = validation_share
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
+        self.randomness = randomness
+
+    def _range(self) -> tuple[float, float]:
+        return float(self.response_range[0]), float(self.response_range[1])
+
+    @cleared
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the ledger, release penalty and model, forget the records: X (n, d) and y (n,) are private.
+
+        Raises:
+            ValueError: bad shapes or values, before anything is charged.
+            BudgetExceeded: the ledger can't pay; nothing was read.
+        """
+        table: Any = _table(X)
+        response: Any = None if y is None else numbers(y, "y")
+        if response is not None and response.shape[:1] != table.shape[:1]:
+            raise PublicError("Found input variables with inconsistent numbers of samples: X and y must agree.")
+        if response is not None and response.ndim > 1 and response.shape[1] != 1:
+            raise PublicError(f"y should be a 1d array, got an array of shape (n, {response.shape[1]}) instead.")
+        checked: Any = validate_data(
+            self,
+            table,
+            response,  # pyright: ignore[reportArgumentType]
+            dtype=np.float64,
+            y_numeric=True,
+            ensure_min_samples=2,
+        )
+        release = self._fit(*checked)
+        if release.coefficients is not None:
+            self.coef_, self.intercept_ = release.coefficients, release.intercept
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Predictions at X (m, d), shape (m,). Post-processing: free."""
+        return self._decision(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # the noise that protects the records
+        return tags
+
+
+class LogisticRegressionCV(ClassifierMixin, _Tuned):
+    """Logistic regression of two classes whose penalty is chosen on the private records, at a price that includes it.
+
+    (1/n) sum log(1 + exp(-y x'w)) + (lambda/2) |w|^2 on rows scaled to the unit ball. As `RidgeCV`, with the model
+    released by output perturbation.
+
+    Parameters
+    ----------
+    classes : sequence of two
+        The labels there may be, public. Records with others are refused.
+    feature_bound, epsilon, delta, penalties, candidates, choice_share, release_model, validation_share, fit_intercept
+        As in `RidgeCV`.
+    ledger, randomness
+        As in `RidgeCV`.
+
+    Attributes
+    ----------
+    release_ : TunedRelease
+    penalty_ : float
+    classes_ : array (2,)
+    coef_, intercept_ : array (1, d), array (1,)
+        The model in the units of the data, if it was released.
+    """
+
+    _kind = "logistic"
+
+    def __init__(
+        self,
+        classes: Sequence[Any] | None = None,
+        feature_bound: float = 1.0,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        penalties: tuple[float, float] = (1e-2, 10.0),
+        candidates: int = 31,
+        choice_share: float = 0.3,
+        release_model: bool = True,
+        validation_share: float = 0.5,
+        fit_intercept: bool = True,
+        ledger: Ledger | str | Path | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.classes = classes
+        self.feature_bound = feature_bound
+        self.epsilon = epsilon
+        self.delta = delta
+        self.penalties = penalties
+        self.candidates = candidates
+        self.choice_share = choice_share
+        self.release_model = release_model
+        self.validation_share = validation_share
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
+        self.randomness = randomness
+
+    def _declared(self) -> NDArray[Any]:
+        classes = np.unique(np.asarray([] if self.classes is None else self.classes))
+        if len(classes) != 2:
+            raise ValueError("Declare the two classes (classes=...): to read them off the records would tell on them.")
+        return classes
+
+    @cleared
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the ledger, release penalty and model, forget the records: X (n, d) and y (n,) are private.
+
+        Raises:
+            ValueError: bad shapes or values, before anything is charged.
+            BudgetExceeded: the ledger can't pay; nothing was read.
+        """
+        classes = self._declared()
+        table: Any = _table(X)
+        checked: Any = validate_data(self, table, dtype=np.float64, ensure_min_samples=2)
+        labels = np.asarray(y)
+        if labels.shape != (len(checked),):
+            raise PublicError("X and y must agree: one label for each row.")
+        if not np.isin(labels, classes).all():
+            raise PublicError("Some records have a label that is not among the declared classes.")
+        release = self._fit(checked, np.where(labels == classes[1], 1.0, -1.0))
+        self.classes_ = classes
+        if release.coefficients is not None:
+            self.coef_, self.intercept_ = release.coefficients[None], np.array([release.intercept])
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Scores at X (m, d), shape (m,); positive for the second class."""
+        return self._decision(X)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Probabilities of the classes at X, shape (m, 2). Post-processing: free."""
+        chance = expit(self._decision(X))
+        return np.column_stack([1.0 - chance, chance])
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The likelier of the declared classes at X, shape (m,). Post-processing: free."""
+        return np.asarray(self._declared())[(self._decision(X) > 0).astype(int)]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # the noise that protects the records
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _table(X: Any) -> Floats:
+    """X as float64 of two dimensions or more: scikit-learn quotes what has fewer."""
+    table = numbers(X, "X")
+    if table.ndim < 2:
+        found = "1D array" if table.ndim else "scalar array"
+        raise PublicError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
+    return table

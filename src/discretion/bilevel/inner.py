@@ -1,0 +1,143 @@
+"""Release of the inner solution at an outer point that is public: output perturbation.
+
+    y(x) + N(0, s^2 I),    s = (D_g / (mu_g n) + 2 alpha) / mu,    alpha the error of the computed solution
+
+mu-Gaussian DP, from `inner_shift`; it needs neither smoothness nor an unconstrained inner problem. Proof:
+`docs/proofs/bilevel-sensitivity.md`, section 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discretion.bilevel.constants import Refused
+from discretion.bilevel.problem import BilevelProblem
+from discretion.bilevel.sensitivity import inner_shift
+from discretion.privacy import Certificate, GaussianDP, Neighbours, Randomness, Release
+from discretion.privacy.frames import cleared
+from discretion.privacy.lattice import lattice_spacing, to_lattice
+from discretion.privacy.quiet import quiet
+
+__all__ = ["InnerRelease", "ReleasedSolution", "inner_noise", "perturbed"]
+
+Floats = NDArray[np.float64]
+
+_SHARE = 0.0025  # error of the solution, as a share of its sensitivity
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedSolution(Release):
+    """A noisy inner solution y (d_y,), with the standard deviation of its noise."""
+
+    y: Floats
+    noise: float
+
+
+def inner_noise(problem: BilevelProblem, x: Floats, mu: float) -> tuple[float, float]:
+    """Standard deviation of the noise, and the gradient norm to solve to: public.
+
+    Raises:
+        Refused: double precision does not reach that gradient norm.
+    """
+    c = problem.constants(x)
+    shift = inner_shift(c, problem.counts)
+    alpha = _SHARE * shift
+    tolerance = c.get("mu_g") * alpha
+    if tolerance < problem.least_tolerance(x):
+        raise Refused("Double precision does not reach the accuracy that this release needs; raise the penalty.")
+    return (shift + 2.0 * alpha) / mu, tolerance
+
+
+def perturbed(problem: BilevelProblem, x: Floats, ingested: Any, mu: float, randomness: Randomness) -> Floats:
+    """PRIVATE records in, PUBLIC solution out."""
+    noise, tolerance = inner_noise(problem, x, mu)
+    y = problem.certified(x, ingested, tolerance)
+    return to_lattice(y + noise * randomness.standard_normal(y.shape), lattice_spacing(noise))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InnerRelease:
+    """The inner solution at a public x with Gaussian noise: mu-GDP.
+
+    Parameters
+    ----------
+    problem : BilevelProblem
+        The records of its inner loss are the ones protected; validation records do not matter to it.
+    x : array (d_x,)
+        Public, such as a `Choice` that was paid for.
+    mu : float
+    delta : float
+        At which the certificate states epsilon.
+    unit : str
+    """
+
+    problem: BilevelProblem
+    x: Floats
+    mu: float
+    delta: float = 1e-6
+    unit: str = "one record"
+
+    name = "private-inner-solution"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", np.atleast_1d(np.asarray(self.x, dtype=np.float64)))
+        if not 0 < self.mu < math.inf:
+            raise ValueError(f"mu must be a positive finite number; got {self.mu!r}.")
+        if not self.problem.x_domain.contains(self.x[None])[0]:
+            raise ValueError("x lies outside the domain, where the constants need not hold.")
+        _ = self.noise
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation of the problem."""
+        return self.problem.neighbours
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of records is public."""
+        return self.neighbours is not Neighbours.ADD_REMOVE
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise in each coordinate."""
+        return inner_noise(self.problem, self.x, self.mu)[0]
+
+    def privacy_loss(self, n: int) -> GaussianDP:
+        """mu-GDP."""
+        return GaussianDP(self.mu, neighbours=self.neighbours, rule="Gaussian noise on the inner solution")
+
+    def parameters(self) -> dict[str, Any]:
+        """The public parameters as JSON data."""
+        return {"problem": self.problem.parameters(), "x": self.x.tolist(), "mu": self.mu, "noise": self.noise}
+
+    @cleared
+    def check(self, records: Any) -> int | None:
+        """Refuse records of the wrong shape or number before anything is spent."""
+        self.problem.ingest(records)
+        return self.problem.counts.total if self.n_is_public else None
+
+    @cleared
+    @quiet()
+    def run(self, records: Any, randomness: Randomness) -> ReleasedSolution:
+        """The noisy solution. Called by the ledger after the loss is reserved."""
+        y = perturbed(self.problem, self.x, self.problem.ingest(records), self.mu, randomness)
+        total = self.problem.counts.total
+        certificate = Certificate.issue(
+            self,
+            n=total if self.n_is_public else None,
+            delta=self.delta,
+            unit=self.unit,
+            randomness=randomness,
+            loss=self.privacy_loss(total),
+            enforced=("The inner solution has the gradient norm that its error bound needs.",),
+            declared=(
+                "x is public, or a release that was paid for.",
+                *(() if self.problem.verified else ("The constants hold for every record that could be held.",)),
+            ),
+        )
+        return ReleasedSolution(certificate, y, self.noise)

@@ -1,0 +1,84 @@
+"""Inner solvers that certify what they found by the length of the inner gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discretion.bilevel.problem import InnerSolution
+
+__all__ = ["conjugate_gradients", "descend", "newton"]
+
+Floats = NDArray[np.float64]
+
+_STEPS = 200
+
+
+def conjugate_gradients(
+    multiply: Callable[[Floats], Floats], b: Floats, tolerance: float, most: int | None = None
+) -> tuple[Floats, float]:
+    """v with |A v - b| <= tolerance for a positive definite A given by its products, and the length of the residual.
+
+    The residual is computed anew at the end; it is above the tolerance if `most` products (10 d + 50) do not suffice.
+    """
+    v, r = np.zeros(len(b)), b.copy()
+    p, square = r.copy(), float(r @ r)
+    for _ in range(10 * len(b) + 50 if most is None else most):
+        if math.sqrt(square) <= 0.5 * tolerance:
+            break
+        Ap = multiply(p)
+        step = square / float(p @ Ap)
+        v, r = v + step * p, r - step * Ap
+        last, square = square, float(r @ r)
+        p = r + (square / last) * p
+    return v, float(np.linalg.norm(multiply(v) - b))
+
+
+def newton(problem: Any, x: Floats, records: Any, tolerance: float, start: Floats) -> InnerSolution:
+    """Newton's method with conjugate gradients, for a strongly convex inner objective."""
+
+    def gradient(y: Floats) -> Floats:
+        return problem.inner_gradient(x, y, records)
+
+    def direction(y: Floats, downhill: Floats) -> Floats:
+        length = float(np.linalg.norm(downhill))
+        accuracy = min(0.1, math.sqrt(length)) * length
+        return problem.product_solve(x, y, downhill, records, accuracy)[0]
+
+    return descend(gradient, direction, start, tolerance, 0.0)
+
+
+def descend(
+    gradient: Callable[[Floats], Floats],
+    direction: Callable[[Floats, Floats], Floats],
+    start: Floats,
+    tolerance: float,
+    rounding: float,
+) -> InnerSolution:
+    """Steps along `direction(y, -gradient)` until the gradient, `rounding` added, is at most `tolerance` long.
+
+    The whole step is taken if it halves the gradient; else a shorter or longer one, at which the slope is still
+    downhill and at most half as steep: told by gradients alone, which rounding spoils far later than it does values.
+    """
+    y, here = start, gradient(start)
+    for _ in range(_STEPS):
+        length = float(np.linalg.norm(here))
+        if not length + rounding > tolerance:
+            break
+        p = direction(y, -here)
+        slope, low, high, t = float(here @ p), 0.0, math.inf, 1.0
+        ahead = gradient(y + p)
+        for _ in range(60):
+            along = float(ahead @ p)
+            if 0.5 * slope <= along <= 0.0 or (t == 1.0 and np.linalg.norm(ahead) <= 0.5 * length):
+                break
+            low, high = (t, high) if along < 0 else (low, t)
+            t = 2.0 * t if high == math.inf else 0.5 * (low + high)
+            ahead = gradient(y + t * p)
+        y, here = y + t * p, ahead
+    length = float(np.linalg.norm(here)) + rounding
+    return InnerSolution(y, length, length <= tolerance)

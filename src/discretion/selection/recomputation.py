@@ -1,0 +1,159 @@
+"""The loss of a search from the parameters in its certificate, for `discretion.privacy.verification.verify`.
+
+The search is built again with candidates that do nothing but cost what they cost: by the rule for their mechanism where
+there is one, else what the certificate states. A loss that is stated and follows from parameters as well has to be the
+same. It then writes its parameters again, and is asked for its loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from discretion.privacy import Neighbours, PrivacyLoss
+from discretion.privacy.verification import LossOf, check_parameters
+from discretion.selection.disjoint import DisjointTuning
+from discretion.selection.extensions import SharedRate, Threshold
+from discretion.selection.learners import PrivateLogisticRegression, PrivateRidge
+from discretion.selection.linear import LogisticMechanism, RidgeMechanism
+from discretion.selection.pricing import Law, Stated
+from discretion.selection.proposals import DensityBox, Proposals
+from discretion.selection.repetitions import repetitions_from
+from discretion.selection.runs import RunLimit
+from discretion.selection.scores import NoisyScore, PublicScore, Score
+from discretion.selection.search import SelectionMechanism
+
+__all__ = ["selection_losses"]
+
+MOST_CANDIDATES = 100_000
+"""Of which a certificate may tell for its loss to be computed again."""
+
+
+def selection_losses(others: Mapping[str, LossOf]) -> dict[str, LossOf]:
+    """What `verify` needs for searches and for the linear models of this library.
+
+    Args:
+        others: the rules for other mechanisms, which may be candidates of a search too, such as
+            `discretion.posterior.LOSSES`.
+
+    Returns:
+        These rules, and not the others: ``verify(certificate, LOSSES | selection_losses(LOSSES))``.
+    """
+    own: dict[str, LossOf] = {
+        RidgeMechanism.name: lambda parameters, n, delta: _linear(RidgeMechanism, parameters, n, delta),
+        LogisticMechanism.name: lambda parameters, n, delta: _linear(LogisticMechanism, parameters, n, delta),
+    }
+    of_candidates = {**others, **own, **{each.__name__: _estimator(each) for each in _ESTIMATORS}}
+
+    def search(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+        return _search_loss(parameters, n, delta, of_candidates)
+
+    return own | {SelectionMechanism.name: search}
+
+
+# --- Linear models ----------------------------------------------------------------------------------
+
+
+_ESTIMATORS = (PrivateRidge, PrivateLogisticRegression)
+
+
+def _linear(kind: Any, parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """The loss of a linear model with these parameters and this delta."""
+    given = {name: tuple(v) if isinstance(v, list) else v for name, v in parameters.items() if v is not None}
+    mechanism = kind(delta=delta, **given)
+    check_parameters(parameters, mechanism.parameters())
+    return mechanism.privacy_loss(n)
+
+
+def _estimator(kind: Any) -> LossOf:
+    """The rule for an estimator of this library as a candidate; it states its parameters as they were given."""
+
+    def loss(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+        given = {name: value for name, value in parameters.items() if name != "estimator"}
+        return kind(**given).privacy_loss(n)
+
+    return loss
+
+
+# --- Searches ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _StandIn:
+    """A candidate that costs what it costs, and never runs."""
+
+    name: str
+    neighbours: Neighbours
+    n_is_public: bool
+    delta: float | None
+    told: dict[str, Any]
+
+    @property
+    def contributions(self) -> int:
+        found = [value for key, value in self.told.items() if key.rpartition("__")[2] == "contributions"]
+        return max((int(each) for each in found if each is not None), default=1)
+
+    def parameters(self) -> dict[str, Any]:
+        return self.told
+
+
+def _search_loss(told: Mapping[str, Any], n: int | None, delta: float, rules: Mapping[str, LossOf]) -> PrivacyLoss:
+    """The loss of the search with these parameters and this delta."""
+    score, each, of = _score(told["score"]), told["candidates"], told["run_losses"]["of"]
+    if not (isinstance(each, list) and 0 < len(each) <= MOST_CANDIDATES and len(of) == len(each)):
+        raise ValueError("a search has at least one candidate, and says for each whether its loss is stated.")
+    texts = told["run_losses"]["losses"]
+    losses = [PrivacyLoss.from_dict(text) for text in texts]
+    size, candidates, stated = score.training_size(n), [], []
+    for own, place in zip(each, of, strict=True):
+        about = dict(told["common"]) | own
+        name, estimator = about.pop("mechanism"), "estimator" in about
+        made_for = about.get("delta") if estimator else about.pop("delta", None)
+        loss = None if place is None else losses[place]
+        if (rule := rules.get(name)) is not None:
+            found = rule(about, size, delta if made_for is None else float(made_for))
+            if place is not None:
+                check_parameters({"run_losses": texts[place]}, {"run_losses": found.to_dict()})
+            loss = found if loss is None else loss
+        if loss is None:
+            raise ValueError(f"what a run of {name!r} costs is not stated, and no rule for it is at hand.")
+        candidates += [_StandIn(name, loss.neighbours, n is not None, None if estimator else made_for, about)]
+        stated += [Stated(loss, None if place is None else texts[place])]
+    box, seconds = told.get("box"), told["seconds_per_run"]
+    options: dict[str, Any] = {
+        "weights": tuple(told["weights"]),
+        "rule": told["rule"],
+        "limit": None if seconds is None else RunLimit(seconds, "stated"),
+        "pad": told["padded"],
+        "proposals": None if box is None else Proposals(DensityBox(*box), lambda history: (), told["proposals"]),
+    }
+    kind = SelectionMechanism
+    if "tuned_on" in told:
+        kind, options = DisjointTuning, options | {"share": told["tuned_on"]}
+    search = kind(tuple(candidates), score, _law(told["law"]), delta, **options)
+    plan = {key: value for key, value in told.items() if key not in ("run_losses", "search")}
+    check_parameters(plan, search.parameters())
+    return search.prices(stated, n)[1]
+
+
+def _score(told: Mapping[str, Any]) -> Score:
+    """A score that costs what the one described does, and can't be asked."""
+    match told["score"]:
+        case "public":
+            return PublicScore(lambda artefact: math.nan, told["name"])
+        case "noisy":
+            return NoisyScore(
+                lambda artefact, records: (), *(told[key] for key in ("low", "high", "mu", "fraction", "name"))
+            )
+    raise ValueError(f"the score {told['score']!r} is none of this library's, and what it costs is not known.")
+
+
+def _law(told: Mapping[str, Any]) -> Law:
+    match told["law"]:
+        case SharedRate.law:
+            return SharedRate(told["candidates"], told["rounds"], told["exponent"])
+        case Threshold.law:
+            return Threshold(told["level"], told["stop"])
+    return repetitions_from(told)

@@ -1,0 +1,289 @@
+"""Clipped steps: what one record can move whatever it is, and what that costs."""
+
+import math
+
+import numpy as np
+import pytest
+
+from discretion.bilevel.backends import JaxBackend, separable_gradients
+from discretion.bilevel.clipped import ClippedBilevel
+from discretion.bilevel.clipping import ClippedSteps, clipped, clipped_sum, secret_sample
+from discretion.bilevel.hypergradient import hypergradient
+from discretion.bilevel.penalty import PenaltyDescent
+from discretion.bilevel.problem import Counts, Problem, SplitRecords
+from discretion.bilevel.separable import AdaptiveClip, SeparableDescent
+from discretion.gp import Ball, Box
+from discretion.privacy import GaussianDP, Neighbours, PublicError, SeededRandomness, SubsampledGaussian
+
+jnp = pytest.importorskip("jax.numpy")
+
+HUGE = (1e12, -1e12, np.nan, np.inf, -np.inf, 1e300, 0.0, 1.0)
+NONE = SeededRandomness(0)
+
+
+def f(x, y, z):
+    return jnp.log(jnp.cosh(z[:3] @ y - z[3])) + 0.1 * (x @ x)
+
+
+def g(x, y, z):
+    return jnp.log(jnp.cosh(z[:3] @ y - z[:2] @ x))
+
+
+def reg(x, y):
+    return 0.25 * y @ y
+
+
+def problem(counts, layout="joint", **options):
+    return Problem(outer=f, inner=g, inner_reg=reg, backend=JaxBackend(), x_domain=Box((-4.0, -4.0), (4.0, 4.0)),
+                   counts=counts, layout=layout, y_init=np.zeros(3), **options)  # fmt: skip
+
+
+def table(rng, n):
+    return np.hstack([rng.normal(size=(n, 3)) / 2, rng.uniform(-1, 1, (n, 1))])
+
+
+# --- Clipping ---
+
+
+def test_clipped_rows():
+    rng = np.random.default_rng(0)
+    rows = np.vstack([rng.normal(size=(200, 4)) * 10.0 ** rng.integers(-4, 9, (200, 1)), rng.choice(HUGE, (200, 4))])
+    found = clipped(rows, 0.7)
+    assert np.linalg.norm(found, axis=1).max() <= 0.7
+    finite = np.isfinite(rows).all(axis=1)
+    assert not found[~finite].any()
+    assert found[finite & (np.abs(rows).max(axis=1) > 0)].any(axis=1).all()
+    short = np.linalg.norm(rows[:200], axis=1) < 0.69
+    np.testing.assert_array_equal(found[:200][short], rows[:200][short])
+    extreme = clipped(np.array([[1e300, 1e300], [1e-300, 0.0]]), 1.0)
+    np.testing.assert_allclose(extreme[0], math.sqrt(0.5))
+    assert extreme[1, 0] == 1e-300
+
+
+def test_sums_are_exact_in_any_order():
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(999, 3))
+    order = rng.permutation(999)
+    one, other = (clipped_sum(each, 1.0, np.ones(999), 999) for each in (rows, rows[order]))
+    np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(one, clipped(rows, 1.0).sum(axis=0), atol=1e-11)
+
+
+# --- Cost ---
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+def test_cost_of_all_records(neighbours):
+    relation = Neighbours(neighbours)
+    steps = ClippedSteps.within(steps=50, mu=0.7, epsilon=None, delta=1e-6, neighbours=relation)
+    change = 2.0 if neighbours == "replace" else 1.0
+    assert steps.loss.mu <= 0.7
+    assert steps.loss.mu == pytest.approx(0.7, rel=1e-12)
+    assert steps.multiplier == pytest.approx(change * math.sqrt(50) / 0.7)
+    met = ClippedSteps.within(steps=50, mu=None, epsilon=1.0, delta=1e-5, neighbours=relation)
+    assert 0.999 < met.loss.epsilon(1e-5) <= 1.0
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+def test_cost_of_a_sample_is_that_of_its_own_relation(neighbours):
+    relation = Neighbours(neighbours)
+    some = ClippedSteps.within(steps=20, mu=None, epsilon=2.0, delta=1e-6, neighbours=relation, sample_rate=0.05)
+    every = ClippedSteps.within(steps=20, mu=None, epsilon=2.0, delta=1e-6, neighbours=relation)
+    assert some.loss.neighbours is relation
+    assert 1.9 < some.loss.epsilon(1e-6) <= 2.0
+    assert some.multiplier < 0.3 * every.multiplier
+    one = ClippedSteps(1, 1.3, relation, 0.25).loss
+    assert one.epsilon(1e-3) == SubsampledGaussian(0.25, 1.3, neighbours=relation).epsilon(1e-3)
+
+
+def test_the_pair_of_add_remove_would_be_too_cheap_under_replacement():
+    """Three values at mutual distance 1, z = 0.7, q = 0.1: one step at small epsilon, by quadrature."""
+    q, z, epsilon = 0.1, 0.7, 0.05
+    t = np.linspace(-12, 12, 200_001)
+    normal = [np.exp(-0.5 * ((t - m) / z) ** 2) / (z * math.sqrt(2 * math.pi)) for m in (0.0, 1.0, -1.0)]
+    first, second = ((1 - q) * normal[0] + q * normal[k] for k in (1, 2))
+    truth = np.trapezoid(np.maximum(first - math.exp(epsilon) * second, 0.0), t)
+    ours = SubsampledGaussian(q, z, neighbours=Neighbours.REPLACE).delta(epsilon)
+    usual = SubsampledGaussian(q, z, neighbours=Neighbours.ADD_REMOVE).delta(epsilon)
+    assert usual < truth <= ours * (1 + 1e-9)
+    with pytest.raises(ValueError, match="relation|neighbours"):
+        _ = (
+            ClippedSteps(3, 1.0, Neighbours.ADD_REMOVE, 0.1).loss
+            + GaussianDP(1.0, neighbours=Neighbours.REPLACE)
+        )
+
+
+def test_samples():
+    took = np.array([secret_sample(4000, 0.125, SeededRandomness(seed)) for seed in range(40)])
+    assert abs(took.mean() - 0.125) < 0.004
+    for wrong in (0.0, 1.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match="sample_rate"):
+            ClippedSteps.within(steps=2, mu=1.0, epsilon=None, delta=1e-6, neighbours=Neighbours.REPLACE, sample_rate=wrong)
+
+
+# --- The assumption-free mode ---
+
+
+@pytest.mark.parametrize("layout", ["joint", "split"])
+def test_no_record_moves_a_clipped_mean_by_more(layout):
+    rng, n, m = np.random.default_rng(2), 40, 25
+    given = problem(Counts(n, m if layout == "split" else None), layout)
+    mechanism = ClippedBilevel(problem=given, clips=(0.3, 0.5, 0.2), rates=(0.5, 0.5, 0.5), steps=2, mu=1.0)
+    least, largest = (m if layout == "split" else n), 0.0
+    for trial in range(60):
+        x, y, v = rng.normal(size=2), rng.normal(size=3), rng.normal(size=3) * 3
+        one = [table(rng, n), table(rng, m)]
+        other = [each.copy() for each in one]
+        who = trial % 2 if layout == "split" else 0
+        other[who][0] = rng.choice(HUGE, 4) if trial % 3 else -one[who][0]
+        means = [
+            mechanism.mean(x, y, v, given.ingest(SplitRecords(*each) if layout == "split" else each[0]), NONE)
+            for each in (one, other)
+        ]
+        largest = max(largest, float(np.linalg.norm(means[0] - means[1])) * least / 2.0)
+    assert largest <= 1 + 1e-12
+    assert largest > 0.3
+
+
+def test_an_adversarial_record_counts_for_little():
+    rng, n = np.random.default_rng(3), 500
+    given = problem(n)
+    Z = table(rng, n)
+    Z[0] = 1e12, np.nan, 1e12, -1e12
+    runs = [
+        ClippedBilevel(problem=given, clips=(1.0, 1.0, 1.0), rates=(0.5,) * 3, steps=30, mu=1e6).run(each, NONE)
+        for each in (Z, np.vstack([np.zeros(4), Z[1:]]))
+    ]
+    assert np.isfinite(runs[0].path).all()
+    assert np.linalg.norm(runs[0].x - runs[1].x) < 0.1
+
+
+def test_clipped_mode_is_the_implicit_method_where_nothing_is_clipped():
+    rng, n = np.random.default_rng(4), 400
+    given, Z = problem(n), table(rng, n)
+    mechanism = ClippedBilevel(
+        problem=given, clips=(20.0, 20.0, 20.0), rates=(0.7, 0.7, 0.7), steps=400, mu=1e7, output="window"
+    )
+    run = mechanism.run(Z, SeededRandomness(0))
+    start = np.linalg.norm(hypergradient(given, np.ones(2), Z))
+    assert np.linalg.norm(hypergradient(given, run.path[-1], Z)) < 0.02 * start
+    np.testing.assert_allclose(run.y, given.certified(run.path[-1], given.ingest(Z), 1e-10), atol=1e-2)
+
+
+def test_clipped_mode_noise_and_certificate():
+    given = problem(50)
+    mechanism = ClippedBilevel(problem=given, clips=(1.0, 2.0, 4.0), rates=(1e-9,) * 3, steps=200, mu=1.0)
+    run = mechanism.run(table(np.random.default_rng(0), 50), SeededRandomness(1))
+    expected = 2.0 * math.sqrt(200) / 50
+    np.testing.assert_allclose(run.noise, [expected, 2 * expected, 4 * expected], rtol=1e-12)
+    assert run.gradients.std(axis=0) == pytest.approx(4 * expected, rel=0.2)
+    assert run.certificate.parameters["noise_multiplier"] == mechanism.account.multiplier
+    with pytest.raises(ValueError, match="three positive"):
+        ClippedBilevel(problem=given, clips=(1.0, 2.0), rates=(1.0,) * 3, steps=2, mu=1.0)
+
+
+# --- Separable problems ---
+
+
+def ridge_tasks(x, records):
+    """y_i = argmin |A_i y - b_i|^2/(2 m) + |y - x|^2/2; phi_i = half the mean square of the same residuals."""
+    rows = []
+    for A, b in records:
+        H = A.T @ A / len(A) + np.eye(2)
+        y = np.linalg.solve(H, A.T @ b / len(A) + x)
+        rows.append(np.linalg.solve(H, A.T @ (A @ y - b) / len(A)))
+    return np.array(rows)
+
+
+def tasks(rng, n):
+    return [(A := rng.normal(size=(5, 2)), A @ np.array([1.0, -0.5]) + 0.1 * rng.normal(size=5)) for _ in range(n)]
+
+
+DISC = Ball((0.0, 0.0), 3.0)
+
+
+def test_separable_descent_finds_the_shared_centre():
+    data = tasks(np.random.default_rng(0), 300)
+    run = SeparableDescent(
+        gradients=ridge_tasks, domain=DISC, records=300, steps=40, clip=1.0, rate=2.0, epsilon=4.0
+    ).run(data, SeededRandomness(0))
+    assert np.linalg.norm(run.x - [1.0, -0.5]) < 0.3
+    assert run.noise[0] == pytest.approx(2.0 * math.sqrt(40) / (300 * run.certificate.loss["mu"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+def test_no_task_moves_a_mean_by_more(neighbours):
+    rng, n, largest = np.random.default_rng(1), 20, 0.0
+    change = 1.0 if neighbours == "add-remove" else 2.0
+    mechanism = SeparableDescent(
+        gradients=lambda x, records: np.asarray(records), domain=DISC, records=n, steps=1, clip=0.5, rate=1e-9,
+        mu=1e9, neighbours=neighbours, start=np.zeros(2),
+    )  # fmt: skip
+    for trial in range(60):
+        one = rng.normal(size=(n, 2))
+        other = one.copy() if neighbours == "replace" else one[1:]
+        if neighbours == "replace":
+            other[0] = rng.choice(HUGE, 2) if trial % 2 else -one[0]
+        means = [mechanism.run(each, NONE).gradients[0] for each in (one, other)]
+        largest = max(largest, float(np.linalg.norm(means[0] - means[1])) / (change * 0.5 / n))
+    assert 0.9 < largest <= 1 + 1e-6
+    with pytest.raises(PublicError):
+        mechanism.check(np.zeros((n + 1, 2)))
+
+
+def test_adaptive_clip_follows_the_quantile_and_shares_the_budget():
+    rng = np.random.default_rng(2)
+    norms = rng.uniform(0.5, 1.5, 2000)
+    rows = norms[:, None] * np.array([[1.0, 0.0]])
+    run = SeparableDescent(
+        gradients=lambda x, records: rows, domain=DISC, records=2000, steps=60, clip=20.0, rate=1e-6, mu=5.0,
+        adaptive_clip=AdaptiveClip(quantile=0.5, share=0.1),
+    ).run(rows, SeededRandomness(0))  # fmt: skip
+    assert run.clips[0] == 20.0
+    assert run.clips[-1] == pytest.approx(1.0, abs=0.15)
+    np.testing.assert_allclose(run.noise / run.clips, 2 * math.sqrt(60 / 0.9) / (2000 * 5.0), rtol=1e-9)
+    with pytest.raises(ValueError, match="no common account"):
+        SeparableDescent(gradients=ridge_tasks, domain=DISC, records=9, steps=2, clip=1.0, rate=1.0, mu=1.0,
+                         adaptive_clip=AdaptiveClip(), sample_rate=0.1)  # fmt: skip
+
+
+def test_separable_with_a_back_end_and_a_sample():
+    rng, n = np.random.default_rng(5), 64
+    data = tasks(rng, n)
+    placed = tuple(np.array(each) for each in zip(*data, strict=True))
+    rows = separable_gradients(
+        JaxBackend(),
+        lambda x, y, z: 0.5 * jnp.mean((z[0] @ y - z[1]) ** 2),
+        lambda x, y, z: 0.5 * jnp.mean((z[0] @ y - z[1]) ** 2),
+        inner_reg=lambda x, y: 0.5 * jnp.sum((y - x) ** 2),
+        y_init=np.zeros(2),
+        steps=2,
+    )
+    x = np.array([0.2, 0.1])
+    np.testing.assert_allclose(rows(x, placed), ridge_tasks(x, data), rtol=1e-9, atol=1e-12)
+    run = SeparableDescent(
+        gradients=rows, domain=DISC, records=n, steps=10, clip=1.0, rate=1.0, epsilon=3.0, sample_rate=0.25,
+        neighbours="add-remove", count=lambda records: len(records[0]),
+    ).run(placed, SeededRandomness(1))  # fmt: skip
+    assert run.certificate.epsilon <= 3.0
+    assert run.certificate.n is None
+
+
+# --- The penalty method ---
+
+
+def test_penalty_method_costs_and_finds():
+    rng, n = np.random.default_rng(6), 300
+    given, Z = problem(n), table(rng, n)
+    mechanism = PenaltyDescent(problem=given, weight=20.0, clip=50.0, inner_clip=50.0, steps=40, inner_steps=25, rate=1.0,
+                               inner_rate=0.8, mu=1e7)  # fmt: skip
+    outer, inner = mechanism.noise
+    spent = 40 * ((2 * 50 / n / outer) ** 2 + 2 * 25 * (2 * 50 / n / inner) ** 2)
+    assert math.sqrt(spent) == pytest.approx(1e7, rel=1e-9)
+    run = mechanism.run(Z, SeededRandomness(0))
+    start = np.linalg.norm(hypergradient(given, np.ones(2), Z))
+    assert np.linalg.norm(hypergradient(given, run.x, Z)) < 0.1 * start
+    split = problem(Counts(200, 100), "split")
+    run = PenaltyDescent(problem=split, weight=20.0, clip=50.0, inner_clip=50.0, steps=3, inner_steps=5, rate=1.0,
+                         inner_rate=0.8, epsilon=1.0).run(SplitRecords(Z[:200], Z[200:]), SeededRandomness(0))  # fmt: skip
+    assert run.certificate.epsilon <= 1.0
