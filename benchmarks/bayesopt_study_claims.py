@@ -68,12 +68,12 @@ def gp_10_beats_differences() -> Measured:
 
 @claim(
     "bayesopt",
-    "Kernel ridge, d = 11, mu = 0.5, 144 evaluations, 10 runs: trust region less forward differences",
+    "Kernel ridge, d = 11, mu = 0.5, 144 evaluations, 20 runs: trust region less forward differences",
     "lower in the mean, and in more runs than chance (5 %)",
     slow=True,
 )
 def kernel_ridge_beats_differences() -> Measured:
-    return beats_differences("kernel-ridge", "trust region", 10)
+    return beats_differences("kernel-ridge", "trust region", 20)
 
 
 @claim(
@@ -89,7 +89,7 @@ def lasso_scales_beside_differences() -> Measured:
 @claim(
     "bayesopt",
     "Group lasso, d = 10, mu = 1, 220 evaluations, 10 runs: 6 and 11 points a step and differences, without noise too",
-    "no better than forward differences with 6, with or without noise; within 5 % of them with 11",
+    "with 6 no better than forward differences (5 %), with or without noise; with 11 within 5 % of them",
     slow=True,
 )
 def group_lasso_beside_differences() -> Measured:
@@ -103,7 +103,8 @@ def group_lasso_beside_differences() -> Measured:
     rows = compared("group-lasso-10", 10, methods)
     means = {name: float(values.mean()) for name, values in rows.items()}
     better = min(means[THEIRS], means[LAST])
-    holds = means["6 points"] >= better and means["6 points, no noise"] >= means["differences, no noise"]
+    holds = means["6 points"] >= 0.95 * better
+    holds = holds and means["6 points, no noise"] >= 0.95 * means["differences, no noise"]
     return Measured(_listed(rows), holds and abs(means["11 points"] / means[THEIRS] - 1.0) <= 0.05)
 
 

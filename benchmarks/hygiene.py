@@ -130,7 +130,8 @@ def command_line(search: Search, home: Path) -> None:
     planted.table(sales)
     planted.table(broken, broken=True)
     columns = "--covariates easting_m,northing_m --response price_gbp --transform log --outside drop"
-    public = f"{columns} --domain 503000:562000,155000:201000 --response-range 12:14 --length-scale 0.1 --delta 1e-3"
+    ranges = f"{columns} --domain 503000:562000,155000:201000 --response-range 12:14 --delta 1e-3"
+    public = f"{ranges} --length-scale 0.1"
     files = "--grid 12 --threshold 13 --crs EPSG:27700 --formats geotiff,geoparquet --floor 2"
     release = f"release {public} {files} --ledger {book} --epsilon 3"
     runs = {
@@ -138,6 +139,7 @@ def command_line(search: Search, home: Path) -> None:
         "paths": f"{release} {sales} --mechanism posterior --rule renyi --paths 2 --out {home / 'paths'}",
         "sums": f"{release} {sales} --unit-id owner --private-report {report} --out {home / 'sums'} --json",
         "hexagons": f"release {public} --grid 6 --epsilon 3 --aggregate hexagons:5000 {sales} --out {home / 'hex'}",
+        "a lattice": f"release {ranges} --prior lattice:5000 --epsilon 3 {sales} --out {home / 'lattice'}",
         "over budget": f"{release} {sales} --epsilon 9 --out {home / 'more'}",
         "a broken table": f"{release} {broken} --out {home / 'other'}",
         "a broken table for paths": f"{release} {broken} --mechanism posterior --out {home / 'another'}",

@@ -196,14 +196,16 @@ def noisy_cells(year: int, width: float, floor: float, reference: tuple[float, f
 
 @claim(
     "lattice",
-    "London 2018 at epsilon 9, map of values, RMSE to the surface of 900 m: one path times 1.16; noisy sums over noisy "
-    "counts, both smoothed over 0, 1, 2 or 3.5 cells, counts at least 1",
-    "path >= 10 % below sums",
+    "London 2018 at epsilon 9, map of values, RMSE of one path times a constant; of noisy sums over noisy counts, both "
+    "smoothed over 0, 1, 2 or 3.5 cells, counts at least 1; to the surfaces of 900 m and of 3 km",
+    "first path >= 10 % below sums; second below",
     slow=True,
 )
 def lattice_london_values() -> Measured:
-    mine, theirs = value_errors(LABELS, [(width, 0.0) for width in (0.0, 1.0, 2.0, 3.5)])
-    return Measured(f"{mine:.3f}, {theirs:.3f} ({1.0 - mine / theirs:.0%} below)", mine <= 0.9 * theirs)
+    ways = [(width, 0.0) for width in (0.0, 1.0, 2.0, 3.5)]
+    found = [value_errors(reference, ways) for reference in (LABELS, SMOOTH)]
+    text = "; ".join(f"{mine:.3f}, {theirs:.3f} ({1.0 - mine / theirs:.0%} below)" for mine, theirs in found)
+    return Measured(text, found[0][0] <= 0.9 * found[0][1] and found[1][0] < found[1][1])
 
 
 @claim(
@@ -262,8 +264,8 @@ def lattice_london_decoded() -> Measured:
     R = expected / run.ridge**2
     # the path is A^{-1} R (f + e) + scale A^{-1/2} z, A = P + R
     A = lattice.precision.toarray() + np.diag(R)
-    path = A @ (london_paths(run, 1)[0] - 13.0)
-    of_path = decoded(prior, R, SALE_VARIANCE * R * R / expected, run.scale**2 * A, path)
+    paths = A @ (london_paths(run, 8) - 13.0).T
+    of_paths = decoded(prior, R, SALE_VARIANCE * R * R / expected, run.scale**2 * A, paths)
 
     scale, held = noise_of_sums(sales(2018).n), sales(2018)
     stats = node_statistics(lattice.node(held.covariates), held.response - 13.0, lattice.size)
@@ -271,10 +273,14 @@ def lattice_london_decoded() -> Measured:
     spread = expected + 0.25 * expected**2  # of this year's counts about last year's
     counts = ((stats.counts + noise[1]) / scale**2 + expected / spread) / (1.0 / scale**2 + 1.0 / spread)
     counts = np.maximum(counts, 0.3)
-    of_sums = decoded(prior, counts, SALE_VARIANCE * counts, scale**2 * np.eye(lattice.size), stats.sums + noise[0])
-    paths, sums = ([error(13.0 + values, each) for each in targets] for values in (of_path, of_sums))
-    text = "; ".join(f"{one:.3f}, {other:.3f}" for one, other in zip(paths, sums, strict=True))
-    holds = paths[0] <= 0.9 * 0.073 and paths[1] <= 0.9 * 0.095 and all(a > b for a, b in zip(paths, sums, strict=True))
+    noisy = (stats.sums + noise[0])[:, None]
+    of_sums = decoded(prior, counts, SALE_VARIANCE * counts, scale**2 * np.eye(lattice.size), noisy)
+    found = [
+        [float(np.mean([error(13.0 + one, each) for one in values.T])) for values in (of_paths, of_sums)]
+        for each in targets
+    ]
+    text = "; ".join(f"{path:.3f}, {sums:.3f}" for path, sums in found)
+    holds = all(sums < path <= 0.9 * best for (path, sums), best in zip(found, (0.073, 0.095), strict=True))
     return Measured(text, holds)
 
 
@@ -289,10 +295,10 @@ def counts_of(year: int) -> Array:
 
 
 def decoded(prior: Array, gain: Array, own: Array, noise: Array, seen: Array) -> Array:
-    """The best linear estimate of f from ``gain f + N(0, diag(own) + noise)``, f ~ N(0, prior)."""
+    """The best linear estimates of f from columns ``gain f + N(0, diag(own) + noise)``, f ~ N(0, prior)."""
     covariance = gain[:, None] * prior * gain + noise
     covariance[np.diag_indices_from(covariance)] += own
-    return prior @ (gain * cho_solve(cho_factor(covariance, lower=True, overwrite_a=True), seen))
+    return prior @ (gain[:, None] * cho_solve(cho_factor(covariance, lower=True, overwrite_a=True), seen))
 
 
 @claim(

@@ -145,6 +145,10 @@ def test_runs_in_a_ledger(tmp_path):
     for mechanism in (plain, RegularisedExponential(problem=BIASED, epsilon=1.0, cells=32)):
         release = ledger.run(mechanism, records, n=70)
         assert -1 <= release.x[0] <= 1
+        report = release.report()
+        assert report == mechanism.report()
+        assert "Convexity is a fact" in report.text()
+        assert "plain mechanism has the better bound" in report.text()
     ball = QuadraticMean(records=30, dimension=20)
     far = ConvexExponential(problem=ball, epsilon=1.0).run(rng.normal(size=(30, 20)), SeededRandomness(1))
     assert np.linalg.norm(far.x) <= 1
@@ -159,6 +163,10 @@ def test_refusals():
         RegularisedExponential(problem=QuadraticMean(records=5, dimension=9), mu=1.0)
     with pytest.raises(ValueError, match="either mu"):
         RegularisedExponential(problem=BIASED)
+
+    many = BiasedRidge(training=10**9, validation=10**9, dimension=1, domain=Box((-1.0,), (1.0,)), strength=1e-9)
+    with pytest.raises(Refused, match="Double precision"):
+        ConvexExponential(problem=many, epsilon=1.0)
 
     class Walled(QuadraticMean):
         def constants(self, x=None):

@@ -289,6 +289,20 @@ def test_default_grids():
         default_grid(Box((0.0,) * 4, (1.0,) * 4))
 
 
+def test_grid_of_a_box_says_what_it_can_miss():
+    problem = replace(RIDGE, candidates=None)
+    mechanism = ExponentialMechanism(problem=problem, epsilon=1.0)
+    report = mechanism.report()
+    rng = np.random.default_rng(2)
+    records = problem.ingest(SplitRecords(table(rng, 9), table(rng, 7)))
+    low, high = problem.x_domain.lower[0], problem.x_domain.upper[0]
+    fine = problem.values(np.linspace(low, high, 20_001)[:, None], records, np.full(20_001, 1e-9))
+    coarse = problem.values(mechanism.points, records, np.full(201, 1e-9))
+    assert 0 <= coarse.min() - fine.min() <= report.discretisation
+    assert "best of the domain" in report.text()
+    assert ExponentialMechanism(problem=RIDGE, epsilon=1.0).report().discretisation is None
+
+
 def test_loss_is_bounded_range():
     loss = ExponentialMechanism(problem=RIDGE, epsilon=0.7).privacy_loss(16)
     assert isinstance(loss, BoundedRange)

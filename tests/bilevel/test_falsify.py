@@ -28,6 +28,16 @@ def test_verified_families_stand(problem):
     assert "not a proof" in found.text()
 
 
+def test_add_remove_takes_records_out():
+    problem = replace(RIDGE, neighbours="add-remove")
+    found = falsify(problem, synthetic, trials=60)
+    assert found.violated == ()
+    assert (
+        "inner shift"
+        in falsify(problem, synthetic, constants=replace(problem.constants(), D_g=0.05), trials=60).violated
+    )
+
+
 def test_reference_instance_stands():
     problem = QuadraticMean(records=5, dimension=3)
     found = falsify(problem, lambda rng: rng.normal(size=(5, 3)), trials=60)

@@ -206,6 +206,25 @@ def test_range_of_the_reference_instance():
     assert hypergradient_sensitivity(problem.constants(), problem.counts).value == pytest.approx(2 / 50)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(LogisticPenalty, {}), (HuberPenalty, {"corner": 1e-3}), (HuberPenalty, {"corner": 1e-3, "smooth": True})],
+)
+def test_solvers_always_get_there(kind, options):
+    """A run that stops tells on the records: whatever they are, the least tolerance is reached."""
+    rng = np.random.default_rng(12)
+    problem = kind(training=200, validation=200, dimension=5, penalties=(1e-6, 10.0), candidates=7, **options)
+    tolerances = np.array([1.01 * problem.least_tolerance(x) for x in problem.x_domain.array])
+    for trial in range(12):
+        A = rng.normal(size=(200, 5)) * 10.0 ** rng.uniform(-4, 1, (200, 1))
+        b = np.sign(A @ rng.normal(size=5)) if trial % 3 == 0 else rng.choice([-1.0, 1.0, 1e-6], 200)
+        A[: (0, 100, 199)[trial % 3]] = A[-1]
+        if trial % 5 == 4:
+            A[::2] = 0.0
+        records = problem.ingest(SplitRecords(Table(A, b), Table(A, b)))
+        assert np.isfinite(problem.values(problem.x_domain.array, records, tolerances)).all()
+
+
 # --- Verified families -------------------------------------------------------------------------------
 
 FAMILIES = {
@@ -386,6 +405,17 @@ def test_wall_breaks_the_hypergradient_bound_and_it_is_refused():
     assert "hypergradient times diameter" not in found.parts
     assert np.ptp(h) == pytest.approx(1 / n)
     assert np.ptp(h) <= found.value
+
+
+def test_clipped_outer_loss_breaks_the_hypergradient_bound_and_it_is_refused():
+    # f = clip(y, 0, 1), g = (y - x - c)^2 / 2: K of the unclipped f is 0
+    n, x = 20, np.linspace(-2, 2, 801)
+    h = np.clip(x + 1 / n, 0, 1) - np.clip(x, 0, 1)
+    c = Constants(L_fx=0.0, L_fy=1.0, mu_g=1.0, b_gxy=1.0, D_g=1.0, D_y=4.0, B_f=0.0, smooth=False)
+    with pytest.raises(Refused, match="kink"):
+        hypergradient_sensitivity(c, Counts(n))
+    assert np.ptp(h) == pytest.approx(1 / n)
+    assert np.ptp(h) <= range_bound(c, Counts(n), 4.0).value
 
 
 def test_kink_is_refused_because_one_record_moves_the_hypergradient_by_a_half():

@@ -174,10 +174,11 @@ def test_records_that_are_not_finite_are_named_by_row_only():
     assert "1.25" not in str(caught.value)
 
 
-def test_a_target_below_the_cost_of_the_covariance_is_unreachable():
-    with pytest.raises(Unreachable):
+@pytest.mark.parametrize("rule", ["renyi", "closed-form"])
+def test_a_target_below_the_cost_of_the_covariance_is_unreachable(rule):
+    with pytest.raises(Unreachable, match="covariance alone"):
         LatticeMechanism.calibrated(
-            n=300, epsilon=0.05, delta=1e-4, lattice=LATTICE, response_range=(1.0, 3.0), ridge=1.0
+            n=300, epsilon=0.05, delta=1e-4, lattice=LATTICE, response_range=(1.0, 3.0), ridge=1.0, rule=rule
         )
 
 

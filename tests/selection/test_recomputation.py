@@ -63,6 +63,7 @@ SEARCHES = {
     "weights": SelectionMechanism(two(), VALUE, Poisson(3), 1e-6, weights=(1, 2)),
     "renyi": SelectionMechanism(two(), VALUE, geometric(4), 1e-6, rule="renyi"),
     "pure": SelectionMechanism(two(Pure), VALUE, NegativeBinomial.of_mean(2.0, 3.0), 1e-6),
+    "curves, Poisson": SelectionMechanism(two(Curved)[:1], VALUE, Poisson(10), 1e-6),
     "curves": SelectionMechanism(two(Curved), VALUE, geometric(4), 1e-6),
     "held out": SelectionMechanism(two(), HELD_OUT, geometric(4), 1e-6),
     "same records": SelectionMechanism(two(), replace(HELD_OUT, fraction=None), geometric(4), 1e-6),

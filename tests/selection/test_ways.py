@@ -289,6 +289,12 @@ def test_refusals_of_disjoint_tuning():
     with pytest.raises(ValueError, match="add-remove"):
         disjoint((Coins(),))
 
+    class Several(Coins):
+        contributions = 3
+
+    with pytest.raises(ValueError, match="in both parts"):
+        disjoint((Several(neighbours=ADD),))
+
     class Needy(Coins):
         def run(self, records, randomness):
             return super().run(records[:1] * records[0], randomness)

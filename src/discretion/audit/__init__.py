@@ -12,6 +12,8 @@ from discretion.audit.membership import (
 )
 from discretion.audit.pair import Cluster, PairAudit, Record, Witness, audit_pair, witness_epsilon
 from discretion.audit.rates import epsilon_lower_bound
+from discretion.audit.releases import ReleaseGame, certificate_game, mechanism_game
+from discretion.audit.repeated import RepeatedAttack, draw_attack, repeated
 
 __all__ = [
     "Cluster",
@@ -24,9 +26,15 @@ __all__ = [
     "PathGame",
     "PathScorer",
     "Record",
+    "ReleaseGame",
+    "RepeatedAttack",
     "Witness",
     "attack",
     "audit_pair",
+    "certificate_game",
+    "draw_attack",
     "epsilon_lower_bound",
+    "mechanism_game",
+    "repeated",
     "witness_epsilon",
 ]

@@ -3,7 +3,7 @@
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
 from discretion.bilevel.continuous import ConvexExponential, RegularisedExponential
 from discretion.bilevel.estimators import LogisticRegressionCV, RidgeCV
-from discretion.bilevel.exponential import Choice, ExponentialMechanism, NotCertified, Report, exponential
+from discretion.bilevel.exponential import Choice, ExponentialMechanism, NotCertified, exponential
 from discretion.bilevel.falsify import Falsification, falsify
 from discretion.bilevel.families import (
     BiasedRidge,
@@ -24,6 +24,7 @@ from discretion.bilevel.problem import (
     Problem,
     SplitRecords,
 )
+from discretion.bilevel.report import Report
 from discretion.bilevel.samplers import EnvelopeViolated
 from discretion.bilevel.sensitivity import (
     Bound,

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from discretion.bilevel.constants import Constants, Refused
 from discretion.bilevel.families import QuadraticMean
-from discretion.bilevel.problem import BilevelProblem, Grid
+from discretion.bilevel.problem import BilevelProblem, Grid, Layout
+from discretion.bilevel.report import ContinuousReport
 from discretion.bilevel.samplers import ConvexDensity, linear_on_ball
 from discretion.bilevel.sensitivity import Bound, hypergradient_error, hypergradient_sensitivity, range_bound
 from discretion.gp import Ball, Box
@@ -52,9 +53,14 @@ _MOST_DIMENSIONS = 4
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContinuousChoice(Release):
-    """The chosen outer point x (d,)."""
+    """The chosen outer point x (d,), and the public facts that the choice rests on."""
 
     x: Floats
+    facts: ContinuousReport
+
+    def report(self) -> ContinuousReport:
+        """Sensitivity, k, m, break-down, bound of the excess, constants."""
+        return self.facts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,6 +99,8 @@ class _Convex:
                 "These mechanisms hold where Phi is convex for every data set that could be held. If that is proved, "
                 "say convex=True; otherwise choose on a grid, which needs no convexity."
             )
+        if self.problem.layout is Layout.SEPARABLE:
+            raise Refused("Every record has an inner problem of its own here: clip its hypergradient and add noise.")
         if isinstance(self.problem.x_domain, Grid):
             raise ValueError("The domain is a finite list: use ExponentialMechanism.")
         closed = isinstance(self.problem, QuadraticMean) and isinstance(self, ConvexExponential)
@@ -104,7 +112,12 @@ class _Convex:
         if not 0 < self.value_share < 1 or self.cells < 1 or not 0 < self.delta < 1:
             raise ValueError("value_share and delta must lie strictly between 0 and 1, cells be at least 1.")
         self.constants.need_differentiable("A tangent plane")
-        _ = self.privacy_loss(self.problem.counts.total), self.tolerance
+        _ = self.privacy_loss(self.problem.counts.total)
+        if self.tolerance < self.problem.least_tolerance(self._farthest):
+            raise Refused(
+                "Double precision does not reach the accuracy of the inner solutions that these numbers of records "
+                "need. Raise the strong convexity or value_share."
+            )
 
     @property
     def neighbours(self) -> Neighbours:
@@ -142,9 +155,9 @@ class _Convex:
 
     @property
     def alpha(self) -> float:
-        """Distance of a computed inner solution from the exact one: a / L_fy."""
+        """Distance of a computed inner solution from the exact one: a / (2 L_fy). The rest of a is for rounding."""
         slope = self.constants.get("L_fy")
-        return self.value_error / slope if slope > 0 else 1.0
+        return 0.5 * self.value_error / slope if slope > 0 else 1.0
 
     @property
     def tolerance(self) -> float:
@@ -163,6 +176,19 @@ class _Convex:
         return box, lambda x: domain.clamp(x[None])[0], centre
 
     @property
+    def _farthest(self) -> Floats:
+        """The longest point of the domain, where rounding is worst."""
+        domain = self.problem.x_domain
+        if isinstance(domain, Box):
+            low, high = np.array(domain.lower), np.array(domain.upper)
+            return np.where(-low > high, low, high)
+        assert isinstance(domain, Ball)
+        centre = np.array(domain.center)
+        length = float(np.linalg.norm(centre))
+        direction = centre / length if length > 0 else np.eye(len(centre))[0]
+        return centre + domain.radius * direction
+
+    @property
     def radius(self) -> float:
         """R_x: circumradius of the domain."""
         return 0.5 * self.problem.x_domain.diameter()
@@ -176,6 +202,34 @@ class _Convex:
             "value_share": self.value_share,
             "cells": int(self.cells),
         }
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> Bound:
+        """What the mechanism pays for."""
+
+    @property
+    @abstractmethod
+    def expected_excess(self) -> float:
+        """Bound of E Phi(x) - min Phi, public."""
+
+    def report(self) -> ContinuousReport:
+        """What the choice rests on, before any record is read."""
+        epsilon = self.privacy_loss(self.problem.counts.total).epsilon(self.delta)
+        return ContinuousReport(
+            mechanism="plain" if self.modulus == 0.0 else "regularised",
+            sensitivity=self.sensitivity,
+            k=self.k,
+            m=self.modulus,
+            expected_excess=self.expected_excess,
+            value_error=self.value_error,
+            plain_up_to=tie_dimension(epsilon, self.delta),
+            dimension=self.problem.x_domain.dimension,
+            verified=self.problem.verified,
+            convex=self.problem.convex,
+            certified=True,
+            constants=self.constants,
+        )
 
     @cleared
     def check(self, records: Any) -> int | None:
@@ -213,7 +267,7 @@ class _Convex:
                 *(() if self.problem.verified else ("The constants hold for every record that could be held.",)),
             ),
         )
-        return ContinuousChoice(certificate, x)
+        return ContinuousChoice(certificate, x, self.report())
 
     def _draw(self, records: Any, randomness: Randomness) -> Floats:
         problem, m = self.problem, self.modulus
@@ -262,6 +316,10 @@ class ConvexExponential(_Convex):
     def range(self) -> Bound:
         """Delta."""
         return range_bound(self.constants, self.problem.counts, self.problem.x_domain.diameter())
+
+    @property
+    def sensitivity(self) -> Bound:
+        return self.range
 
     @property
     def value_error(self) -> float:
@@ -338,6 +396,10 @@ class RegularisedExponential(_Convex):
     def lipschitz(self) -> Bound:
         """2K/n: of Phi_Z - Phi_Z'."""
         return hypergradient_sensitivity(self.constants, self.problem.counts)
+
+    @property
+    def sensitivity(self) -> Bound:
+        return self.lipschitz
 
     def _modulus(self, mu: float) -> float:
         if self.m is not None:

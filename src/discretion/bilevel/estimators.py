@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from discretion.bilevel.exponential import Report
-from discretion.bilevel.families import Table
+from discretion.bilevel.linear import Table
+from discretion.bilevel.report import Report
 from discretion.bilevel.tuned import TunedModel, TunedRelease
 from discretion.privacy import (
     BoundedRange,

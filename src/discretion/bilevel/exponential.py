@@ -23,9 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
-from discretion.bilevel.problem import BilevelProblem, Grid, default_grid
+from discretion.bilevel.problem import BilevelProblem, Grid, Layout, default_grid
+from discretion.bilevel.report import Report
 from discretion.bilevel.samplers import choose
 from discretion.bilevel.sensitivity import Bound, lipschitz, range_bound, value_change
+from discretion.gp import Box
 from discretion.privacy import (
     BoundedRange,
     Certificate,
@@ -57,67 +59,6 @@ _UNEVEN, _FINE = 2.0, 0.2
 
 class NotCertified(ValueError):
     """The law of the output is not proved, so that it has no privacy loss and no ledger takes it."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a choice rests on: all public, and known before a record is read.
-
-    Attributes:
-        score: "plain" or "candidate".
-        candidates: how many points.
-        epsilon: bounded range.
-        range: Delta, with the bounds it is the least of.
-        changes: least and largest D_j, or None where they are unknown.
-        k: where two points differ by 1/k in loss, their chances differ by the factor e; for the candidate score that
-            of two points with the median D_j, epsilon / (4 D_j).
-        value_error: a, largest over the points.
-        spread: loss difference between points that can be expected beforehand, from public facts.
-        nats: k times spread. Below log(20 candidates) the choice is close to a uniform one.
-        resolution: least and largest r_j: with probability 1 - failure the chosen point is within r_j of point j in
-            loss, for all j at once. log(N/b)/k for the plain score, 2 t D_j for the candidate score.
-        within_reach: how many points have r_j < spread: among them the choice means something.
-        verified: whether the constants are facts made true by clipping.
-        certified: whether the draw is exact.
-        constants: that were used, suprema over the domain.
-    """
-
-    score: str
-    candidates: int
-    epsilon: float
-    range: Bound
-    changes: tuple[float, float] | None
-    k: float
-    value_error: float
-    spread: float
-    nats: float
-    resolution: tuple[float, float]
-    within_reach: int
-    verified: bool
-    certified: bool
-    constants: Constants
-
-    def text(self) -> str:
-        """For a person."""
-        parts = ", ".join(f"{name} {value:.4g}" for name, value in self.range.parts.items())
-        lines = [
-            f"Choice among {self.candidates} points, {self.score} score, bounded range {self.epsilon:g} (pure DP).",
-            f"One record moves differences of the loss by at most Delta = {self.range.value:.4g} ({parts}).",
-        ]
-        if self.changes is not None:
-            lines += [f"It moves the loss at one point by at most {self.changes[0]:.4g} to {self.changes[1]:.4g}."]
-        lines += [
-            f"k = {self.k:.4g}; loss spread expected beforehand {self.spread:.4g}: {self.nats:.3g} nats, and a choice "
-            f"among {self.candidates} needs about {math.log(20.0 * self.candidates):.2g}.",
-            f"Within reach: {self.within_reach} of {self.candidates} points, whose loss is told to "
-            f"{self.resolution[0]:.3g} at best and {self.resolution[1]:.3g} at worst.",
-            "The constants are facts: records are clipped." if self.verified else "Somebody answers for the constants.",
-            f"Values are computed to {self.value_error:.3g}. The draw is "
-            f"{'exact' if self.certified else 'NOT CERTIFIED'}.",
-        ]
-        return "\n".join(lines)
-
-    __str__ = text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -212,6 +153,8 @@ class ExponentialMechanism:
     name = "private-bilevel-choice"
 
     def __post_init__(self) -> None:
+        if self.problem.layout is Layout.SEPARABLE:
+            raise Refused("Every record has an inner problem of its own here: clip its hypergradient and add noise.")
         if not 1e-9 < self.epsilon < math.inf:
             raise ValueError(f"epsilon must be a finite number above 1e-9; got {self.epsilon!r}.")
         for label in ("failure", "value_share"):
@@ -373,10 +316,22 @@ class ExponentialMechanism:
             nats=self.k * spread,
             resolution=(float(told.min()), float(told.max())),
             within_reach=int(np.sum(told < spread)),
+            discretisation=self._discretisation(),
             verified=problem.verified,
             certified=self.sampler is None,
             constants=plan.constants,
         )
+
+    def _discretisation(self) -> float | None:
+        """L_Phi times half the diagonal of a cell of the default grid (of a ball: its whole diagonal)."""
+        domain = self.problem.x_domain
+        if self.grid is not None or isinstance(domain, Grid):
+            return None
+        steps = [float(np.diff(np.unique(axis)).min()) for axis in self.points.T]
+        try:
+            return lipschitz(self.plan.constants) * math.hypot(*steps) * (0.5 if isinstance(domain, Box) else 1.0)
+        except MissingConstant:
+            return None
 
     def _spread(self, c: Constants) -> float:
         """As given; else the loss of the model that knows nothing, or what the constants bound."""

@@ -14,6 +14,7 @@ from discretion.bilevel.constants import Constants, MissingConstant, Refused
 from discretion.bilevel.problem import BilevelProblem, Grid, SplitRecords
 from discretion.bilevel.sensitivity import hypergradient_sensitivity, inner_shift, range_bound, value_change
 from discretion.gp import Box
+from discretion.privacy import Neighbours
 
 __all__ = ["Falsification", "falsify"]
 
@@ -68,9 +69,9 @@ def falsify(
 ) -> Falsification:
     """Search for a violation of the constants of a problem. Never give it held records: its verdict would be a release.
 
-    Every trial draws a data set, puts another record in the place of one, and compares at random outer points, at inner
-    solutions and between them, what is found with what is declared. A third of the data sets repeat one record, where
-    averages are as large as records.
+    Every trial draws a data set, puts another record in the place of one (add/remove: takes one out), and compares what
+    is found at random outer points, at inner solutions and between them, with what is declared. A third of the data
+    sets repeat one record, where averages are as large as records.
 
     Args:
         problem: with its public counts.
@@ -88,7 +89,8 @@ def falsify(
         if trial % 3 == 0:
             data = _rows(data, lambda each, _: np.repeat(each[:1], len(each), axis=0), other)
         part = ("training", "validation")[trial % 2] if isinstance(data, SplitRecords) else None
-        search.compare(problem.ingest(data), problem.ingest(_replaced(data, other, part)))
+        change = _without_first if problem.neighbours is Neighbours.ADD_REMOVE else _with_first_of
+        search.compare(problem.ingest(data), problem.ingest(_changed(data, other, part, change)))
     tried = set(search.found)
     return Falsification(dict(search.found), trials, tuple(name for name in c.known() if name not in tried))
 
@@ -196,14 +198,18 @@ def _rows(data: Any, change: Callable[[Floats, Floats], Floats], other: Any) -> 
     raise ValueError("Synthetic records must be arrays, or tuples, dictionaries or dataclasses of arrays.")
 
 
-def _replaced(data: Any, other: Any, part: str | None) -> Any:
-    """`data` with its first record (of one part) replaced by the first of `other`."""
-
-    def first(each: Floats, mate: Floats) -> Floats:
-        changed = each.copy()
-        changed[0] = mate[0]
-        return changed
-
+def _changed(data: Any, other: Any, part: str | None, change: Callable[[Floats, Floats], Floats]) -> Any:
+    """`change` applied to all records, or to those of one part."""
     if part is None:
-        return _rows(data, first, other)
-    return replace(data, **{part: _rows(getattr(data, part), first, getattr(other, part))})
+        return _rows(data, change, other)
+    return replace(data, **{part: _rows(getattr(data, part), change, getattr(other, part))})
+
+
+def _with_first_of(each: Floats, mate: Floats) -> Floats:
+    changed = each.copy()
+    changed[0] = mate[0]
+    return changed
+
+
+def _without_first(each: Floats, mate: Floats) -> Floats:
+    return each[1:]

@@ -83,24 +83,25 @@ def implicit_gradient(
     Raises:
         InnerNotCertified: the residual is larger.
     """
-    gx, b = problem.outer_gradients(x, y, records)
     if linear == "dense":
-        v, residual = problem.linear_solve(x, y, b, records)
+        gradient, residual = problem.hypergradient(x, y, records)
     elif linear == "cg":
-        v, residual = problem.product_solve(x, y, b, records, tolerance)
+        gradient, residual = problem.product_hypergradient(x, y, records, tolerance)
     else:
-        c = problem.constants(x)
 
         def multiply(v: Floats) -> Floats:
             return problem.inner_hvp(x, y, v, records)
 
+        c = problem.constants(x)
+        gx, b = problem.outer_gradients(x, y, records)
         v, residual = neumann(multiply, b, tolerance, c.get("mu_g"), c.get("b_gyy"))
+        gradient = gx - problem.inner_cross(x, y, v, records)
     if not residual <= tolerance:
         raise InnerNotCertified(
             "The linear solve did not reach the residual that the guarantee needs. Either the constants are wrong or "
             'double precision does not suffice; try linear="dense".'
         )
-    return gx - problem.inner_cross(x, y, v, records)
+    return gradient
 
 
 def neumann(multiply: Any, b: Floats, tolerance: float, least: float, most: float) -> tuple[Floats, float]:

@@ -301,13 +301,19 @@ class BilevelProblem(ABC):
         v = np.asarray(np.linalg.solve(np.array(columns).T, b), dtype=np.float64)
         return v, float(np.linalg.norm(self.inner_hvp(x, y, v, records) - b))
 
-    def product_solve(
-        self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float
-    ) -> tuple[Floats, float]:
-        """v with |H v - b| <= tolerance by conjugate gradients, products with H alone, and the length of the residual."""
+    def product_solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats:
+        """v with H v about b, by conjugate gradients, from products with H alone. Not checked."""
         from discretion.bilevel.solvers import conjugate_gradients
 
-        return conjugate_gradients(lambda v: self.inner_hvp(x, y, v, records), b, tolerance)
+        return conjugate_gradients(lambda v: self.inner_hvp(x, y, v, records), b, tolerance)[0]
+
+    def product_hypergradient(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
+        """What `hypergradient` gives, by conjugate gradients. The residual is computed anew and not checked."""
+        from discretion.bilevel.solvers import conjugate_gradients
+
+        gx, gy = self.outer_gradients(x, y, records)
+        v, residual = conjugate_gradients(lambda v: self.inner_hvp(x, y, v, records), gy, tolerance)
+        return gx - self.inner_cross(x, y, v, records), residual
 
     def hypergradient(self, x: Floats, y: Floats, records: Any) -> tuple[Floats, float]:
         """grad_x F - M v with H v = grad_y F, all at (x, y), and the residual of v: not private."""
@@ -331,8 +337,9 @@ class Derivatives(Protocol):
     def inner_gradient(self, x: Floats, y: Floats, records: Any) -> Floats: ...
     def inner_hvp(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats: ...
     def inner_cross(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats: ...
-    def solve(
-        self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float
+    def solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats: ...
+    def hypergradient(
+        self, x: Floats, y: Floats, training: Any, validation: Any, tolerance: float
     ) -> tuple[Floats, float]: ...
 
 
@@ -397,6 +404,7 @@ class Problem(BilevelProblem):
         counts = self.counts if isinstance(self.counts, Counts) else Counts(self.counts)
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "layout", Layout(self.layout))
+        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
         object.__setattr__(self, "y_init", np.atleast_1d(np.asarray(self.y_init, dtype=np.float64)))
         if (self.layout is Layout.SPLIT) != (counts.validation is not None):
             raise ValueError("The split layout needs Counts(n_training, n_validation); the others one number.")
@@ -462,10 +470,11 @@ class Problem(BilevelProblem):
     def inner_cross(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats:
         return self.derivatives.inner_cross(x, y, v, inner_part(records))
 
-    def product_solve(
-        self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float
-    ) -> tuple[Floats, float]:
+    def product_solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats:
         return self.derivatives.solve(x, y, b, inner_part(records), tolerance)
+
+    def product_hypergradient(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
+        return self.derivatives.hypergradient(x, y, inner_part(records), outer_part(records), tolerance)
 
 
 def inner_part(records: Any) -> Any:

@@ -15,10 +15,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.exponential import ExponentialMechanism, Report
-from discretion.bilevel.families import LogisticPenalty, RidgePenalty, Table, shortened
+from discretion.bilevel.exponential import ExponentialMechanism
+from discretion.bilevel.families import LogisticPenalty, RidgePenalty
 from discretion.bilevel.inner import inner_noise, perturbed
+from discretion.bilevel.linear import Table, shortened
 from discretion.bilevel.problem import SplitRecords, default_grid
+from discretion.bilevel.report import Report
 from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import quiet

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from discretion.cli import bilevel, gradient, selection, thompson  # noqa: F401  (they register their commands)
+from discretion.cli import bilevel, gradient, membership, selection, thompson  # noqa: F401  (they register their commands)
 from discretion.cli.audit import audit
 from discretion.cli.certificate import certificate
 from discretion.cli.cost import calibrate, cost
 from discretion.cli.ledger import ledger
 from discretion.cli.plan import plan
 from discretion.cli.release import release
+from discretion.cli.report import report
 from discretion.cli.tune import tune
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command()(release)
 app.command()(tune)
+app.command()(report)
 app.add_typer(cost, name="cost")
 app.add_typer(calibrate, name="calibrate")
 app.add_typer(audit, name="audit")

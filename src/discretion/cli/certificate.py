@@ -58,7 +58,7 @@ def sign(
 ) -> None:
     """Sign a certificate: whoever has the public key can tell that nothing in it was changed since."""
     with plain_errors():
-        made = _read(file)
+        made = read(file)
         if isinstance(made, SignedCertificate):
             raise ValueError(f"{file} is signed already; sign the certificate itself.")
         target = file.with_suffix(".signed.json") if out is None else out
@@ -94,7 +94,7 @@ def verify_(
     Exit code 4: it states less than the release costs, or was changed after signing, or is not what was booked.
     """
     with plain_errors():
-        found = _read(file)
+        found = read(file)
         made = found.certificate if isinstance(found, SignedCertificate) else found
         key = None if public_key is None else read_public_key(public_key)
         signature, refused = "none", []
@@ -141,7 +141,7 @@ def verify_(
             raise typer.Exit(REFUSED)
 
 
-def _read(file: Path) -> Certificate | SignedCertificate:
+def read(file: Path) -> Certificate | SignedCertificate:
     if file.stat().st_size > MOST_BYTES:
         raise ValueError(f"{file}: no certificate is as large as this file.")
     try:

@@ -117,6 +117,9 @@ class Files:
             rich_help_panel=OUTPUT,
         ),
     ] = None
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html, a page to look at.", rich_help_panel=OUTPUT)
+    ] = True
 
     def wanted(self, columns: Columns) -> tuple[str, ...]:
         """The further formats, once the packages that write them are there."""

@@ -12,6 +12,7 @@ from discretion.cli import options, prior, tables
 from discretion.cli.console import note, plain_errors, show, steps
 from discretion.cli.drawing import Drawing, Files
 from discretion.cli.groups import grouped
+from discretion.cli.report import add_page
 from discretion.cli.sheet import PathSheet, Sheet, SumSheet, check_geotiff, claim_folder
 from discretion.posterior import (
     KernelSumMechanism,
@@ -400,6 +401,8 @@ def release(
                 assert isinstance(result, PathRelease)
                 sheet = PathSheet(page, result, drawing.fraction, drawing.smooth_)
             written = sheet.write(files.out)
+            if files.report:
+                written += add_page(files.out, page, drawing.floor, book)
         certificate = result.certificate
         if book is None:
             note("No --ledger: nothing remembers this release, so nothing stops the budget being spent twice.")

@@ -18,6 +18,7 @@ from discretion.posterior.confidence import excursion_sets, local_mean, threshol
 from discretion.posterior.decoder import Decoder
 from discretion.posterior.excursion import Polygon, agreed, excursion_polygons, smooth
 from discretion.privacy import round_up, round_up_significant
+from discretion.report.folder import PAGE
 from discretion.spatial.geojson import multipolygon, points, write_geojson
 from discretion.spatial.maps import Key, draw_map, draw_paths
 from discretion.spatial.projection import Projection
@@ -101,7 +102,7 @@ class Sheet(ABC):
     def names(cls) -> list[str]:
         """Every file that such a release may leave."""
         tables = [f"{cls.STEM}{end}" for end in (".csv", ".geojson", ".tif", ".parquet")]
-        return ["certificate.json", "certificate.txt", *tables, "excursion.geojson", "map.png", "paths.png"]
+        return ["certificate.json", "certificate.txt", *tables, "excursion.geojson", "map.png", "paths.png", PAGE]
 
     def write(self, out: Path) -> list[str]:
         """Write them into the folder; returns their names."""

@@ -17,6 +17,7 @@ from discretion.cli.console import note, plain_errors, show, steps
 from discretion.cli.drawing import Drawing, Files
 from discretion.cli.groups import grouped
 from discretion.cli.release import FILES, KINDS, MOST_POINTS, ONE_ROW, unit_of
+from discretion.cli.report import add_page
 from discretion.cli.selection import law_family
 from discretion.cli.sheet import check_geotiff, claim_folder
 from discretion.gp import kernel
@@ -304,6 +305,8 @@ def tune(
                     files.out,
                     lambda best: winner.sheet(best, page, agreement, drawing.floor, drawing.level),
                 )
+                if files.report:
+                    written.extend(add_page(files.out, page, drawing.floor, book))
 
             try:
                 result = charged(search, records, n, ledger=book, journal=keep, randomness=None, save=save, pick=picked)

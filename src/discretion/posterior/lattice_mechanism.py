@@ -35,7 +35,7 @@ from discretion.privacy import (
     group_loss,
     round_up_significant,
 )
-from discretion.privacy.calibration import smallest
+from discretion.privacy.calibration import Unreachable, smallest
 from discretion.privacy.frames import cleared
 from discretion.privacy.group import MOST_IN_A_GROUP
 from discretion.privacy.lattice import lattice_spacing, to_lattice
@@ -169,7 +169,13 @@ class LatticeMechanism:
             def cost(scale: float) -> float:
                 return replace(trial, scale=scale).privacy_loss(n).epsilon(delta)
 
-            start = smallest(lambda scale: cost(scale) <= target, 1e-6 * unit, 1e6 * unit, relative_tolerance=1e-2)
+            try:
+                start = smallest(lambda scale: cost(scale) <= target, 1e-6 * unit, 1e6 * unit, relative_tolerance=1e-2)
+            except Unreachable:
+                raise Unreachable(
+                    f"epsilon {float(epsilon):g} at delta {delta:g} cannot be reached by any scale: at ridge "
+                    f"{trial.ridge:g} the covariance alone costs more. Raise the ridge, or release fewer paths."
+                ) from None
         return replace(trial, scale=least_on_grid(price, target, start))
 
     # --- what it costs, from public parameters alone ---

@@ -34,7 +34,16 @@ from discretion.posterior.thompson_mechanism import ThompsonMechanism
 from discretion.privacy import PrivacyLoss
 from discretion.privacy.verification import LossOf, check_parameters
 
-__all__ = ["LOSSES", "kernel_sum_loss_of", "lattice_loss_of", "posterior_loss_of", "thompson_loss_of"]
+__all__ = [
+    "LOSSES",
+    "kernel_sum_loss_of",
+    "kernel_sum_of",
+    "lattice_loss_of",
+    "lattice_of",
+    "posterior_loss_of",
+    "posterior_of",
+    "thompson_loss_of",
+]
 
 MOST_NUMBERS = 1 << 25
 """Coordinates of the locations that a certificate may name for its loss to be computed again: 256 MB."""
@@ -44,8 +53,8 @@ ASSUMPTIONS: dict[str, type[Assumption]] = {
 }
 
 
-def posterior_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    """The loss of the `PosteriorMechanism` with these parameters and this delta.
+def posterior_of(parameters: Mapping[str, Any], delta: float) -> PosteriorMechanism:
+    """The `PosteriorMechanism` with these parameters and this delta; stand-ins are its scattered locations.
 
     Raises
     ------
@@ -65,11 +74,16 @@ def posterior_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float
         **_given(PosteriorMechanism, parameters, (*kept, "most_records", "rule", "contributions")),
     )
     check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(n)
+    return mechanism
 
 
-def kernel_sum_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    """The loss of the `KernelSumMechanism` with these parameters and this delta.
+def posterior_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """The loss of `posterior_of`; raises what it raises."""
+    return posterior_of(parameters, delta).privacy_loss(n)
+
+
+def kernel_sum_of(parameters: Mapping[str, Any], delta: float) -> KernelSumMechanism:
+    """The `KernelSumMechanism` with these parameters and this delta; stand-ins are its scattered locations.
 
     Raises
     ------
@@ -98,13 +112,16 @@ def kernel_sum_loss_of(parameters: Mapping[str, Any], n: int | None, delta: floa
         **_given(KernelSumMechanism, parameters, kept),
     )
     check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(n)
+    return mechanism
 
 
-def lattice_loss_of(
-    parameters: Mapping[str, Any], n: int | None, delta: float, *, prior: Lattice | None = None
-) -> PrivacyLoss:
-    """The loss of the `LatticeMechanism` with these parameters and this delta; its graph is ``prior`` where given.
+def kernel_sum_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """The loss of `kernel_sum_of`; raises what it raises."""
+    return kernel_sum_of(parameters, delta).privacy_loss(n)
+
+
+def lattice_of(parameters: Mapping[str, Any], delta: float, *, prior: Lattice | None = None) -> LatticeMechanism:
+    """The `LatticeMechanism` with these parameters and this delta; its graph is ``prior`` where given.
 
     Raises
     ------
@@ -128,7 +145,14 @@ def lattice_loss_of(
         **_given(LatticeMechanism, parameters, kept),
     )
     check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(n)
+    return mechanism
+
+
+def lattice_loss_of(
+    parameters: Mapping[str, Any], n: int | None, delta: float, *, prior: Lattice | None = None
+) -> PrivacyLoss:
+    """The loss of `lattice_of`; raises what it raises."""
+    return lattice_of(parameters, delta, prior=prior).privacy_loss(n)
 
 
 def thompson_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:

@@ -324,7 +324,7 @@ class Certificate:
         released = f"The output of {self.mechanism!r}, run on {source}. Settings: {settings or 'none'}."
         lines += ["", "WHAT WAS RELEASED", *_wrap(released, most=5)]
         lines += ["WHO IS PROTECTED", *_wrap(f"The unit of privacy: {self.unit}", most=6)]
-        lines += ["WHAT IS PROMISED", *_wrap(self._promise(), most=8)]
+        lines += ["WHAT IS PROMISED", *_wrap(self.promise, most=8)]
         lists = {
             "ASSUMPTIONS THE SOFTWARE ENFORCED": self.enforced or ("None.",),
             "ASSUMPTIONS SOMEBODY DECLARED, AND ANSWERS FOR": self.declared or ("None.",),
@@ -337,7 +337,8 @@ class Certificate:
             lines += [title, *_cut(each, share)]
         return "\n".join(lines)
 
-    def _promise(self) -> str:
+    @property
+    def promise(self) -> str:
         """P(S | D) <= e^epsilon P(S | D') + delta, for every event S and neighbours D, D', in words."""
         if self.epsilon == math.inf:
             return "NOTHING: at this delta there is no bound on what the release tells about one unit."
@@ -367,6 +368,11 @@ class Certificate:
 
     def __str__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        from discretion.privacy import html
+
+        return html.in_notebook(html.summary(self) + html.certificate_card(self))
 
     def __repr__(self) -> str:
         mark = "" if self.bookable else f"{TEST_ONLY}, "

@@ -381,6 +381,11 @@ class Ledger:
                     found[event.entry - 1] = replace(found[event.entry - 1], state=state, reason=event.reason)
         return found
 
+    def _repr_html_(self) -> str:
+        from discretion.privacy import html
+
+        return html.in_notebook(html.ledger_card(self))
+
     def odometer(self, last: int | None = None) -> list[Guarantee]:
         """What had been spent after each entry, for the `last` entries or all: the last one is `spent()`."""
         losses = [entry.loss for entry in self.entries()]

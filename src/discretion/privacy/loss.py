@@ -219,6 +219,13 @@ class PrivacyLoss(ABC):
 
     __rmul__ = __mul__
 
+    # --- Notebooks
+
+    def _repr_html_(self) -> str:
+        from discretion.privacy import html
+
+        return html.in_notebook(html.loss_card(self))
+
     # --- Storage
 
     def to_dict(self, delta: float | None = None) -> dict[str, Any]:

@@ -87,6 +87,9 @@ class Release:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.certificate!r}>"
 
+    def _repr_html_(self) -> str:
+        return self.certificate._repr_html_()
+
 
 def _public(value: Any, where: str) -> Any:
     """`value` detached from whatever it was computed from; ValueError for what can hide private data."""

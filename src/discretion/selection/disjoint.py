@@ -39,7 +39,8 @@ class DisjointTuning(SelectionMechanism):
     Raises
     ------
     ValueError
-        As `SelectionMechanism`; a share out of range, neighbours that replace a record, or padding.
+        As `SelectionMechanism`; a share out of range, neighbours that replace a record, candidates that protect units
+        of several records, or padding.
     """
 
     share: float = math.nan
@@ -54,6 +55,11 @@ class DisjointTuning(SelectionMechanism):
             raise ValueError(
                 "Tuning on a random part has an account for add-remove neighbours alone: a record that is replaced "
                 "could be in both parts' losses."
+            )
+        if max(int(getattr(each, "contributions", 1)) for each in self.candidates) > 1:
+            raise ValueError(
+                "Tuning on a random part has an account for one record of each unit: several could be in both parts. "
+                "Cut the records to one of each unit (contributions=1), or tune on all of them."
             )
         if self.pad:
             raise ValueError("A search on a random part is not padded: how long the final training takes is its own.")

@@ -27,7 +27,7 @@ from discretion.selection.search import SelectionMechanism
 
 __all__ = ["selection_losses"]
 
-MOST_CANDIDATES = 100_000
+MOST_CANDIDATES = 10_000
 """Of which a certificate may tell for its loss to be computed again."""
 
 

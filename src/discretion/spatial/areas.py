@@ -71,9 +71,7 @@ class Areas:
         """Districts, and the prior on them."""
         low, high = districts.bounds
         box = Box(tuple(low.tolist()), tuple(high.tolist()))
-        every = np.eye(len(districts.shapes), dtype=bool)
-        rings = [districts.outline(one) for one in every]
-        return cls(lattice, "districts", districts.names, rings, box, districts.outline, districts.find)
+        return cls(lattice, "districts", districts.names, districts.polygons, box, districts.outline, districts.find)
 
     def raster(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], Mask]:
         """x, y, the number of the node at each place (y, x), and which places lie in none."""

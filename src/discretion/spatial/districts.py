@@ -143,10 +143,12 @@ class Districts:
 
     def outline(self, chosen: NDArray[np.bool_]) -> list[Polygon]:
         """The polygons of the union of the chosen districts, each a list of rings, the exterior first."""
-        shapely = _shapely()
-        whole = shapely.union_all(np.array(self.shapes, dtype=object)[chosen])
-        parts = [each for each in getattr(whole, "geoms", [whole]) if each.geom_type == "Polygon" and not each.is_empty]
-        return [[np.asarray(ring.coords)[:, :2] for ring in (part.exterior, *part.interiors)] for part in parts]
+        return _rings(_shapely().union_all(np.array(self.shapes, dtype=object)[chosen]))
+
+    @property
+    def polygons(self) -> list[list[Polygon]]:
+        """The polygons of each district."""
+        return [_rings(shape) for shape in self.shapes]
 
     def find(self, X: ArrayLike) -> NDArray[np.int64]:
         """The district in which each point of X (n, 2) lies, -1 in none."""
@@ -212,3 +214,8 @@ class Districts:
         degree = np.asarray(W.sum(axis=1), dtype=np.float64)
         Q = diags_array(degree + float(killing)) - W
         return Lattice.of_precision(Q, locations=places, locate=self.locate, words=words)
+
+
+def _rings(shape: Any) -> list[Polygon]:
+    parts = [each for each in getattr(shape, "geoms", [shape]) if each.geom_type == "Polygon" and not each.is_empty]
+    return [[np.asarray(ring.coords)[:, :2] for ring in (part.exterior, *part.interiors)] for part in parts]

@@ -56,11 +56,12 @@ class Transforms(ABC):
         """H^-1 b; not finite, and no error, where H is singular."""
 
     @abstractmethod
-    def solve_by_products(self, f: Loss, y: Any, b: Any, tolerance: Any, most: int) -> tuple[Any, Any]:
-        """v with |J v - b| <= tolerance, J the positive definite Jacobian of f at y, and |J v - b| computed anew.
+    def products(self, f: Loss, y: Any) -> Loss:
+        """v to (df/dy) v, prepared for many v."""
 
-        Conjugate gradients from 0, at most `most` steps.
-        """
+    @abstractmethod
+    def conjugate_gradients(self, multiply: Loss, b: Any, tolerance: Any, most: int) -> Any:
+        """v with |J v - b| <= tolerance / 2, J positive definite, by at most `most` products from v = 0."""
 
     @abstractmethod
     def join(self, parts: list[Any]) -> Any:
@@ -141,7 +142,14 @@ class LossDerivatives:
             return to.vjp(lambda x: slope(x, y, Z), x, v)
 
         def solve(x: Any, y: Any, b: Any, Z: Any, tolerance: Any) -> Any:
-            return to.solve_by_products(lambda y: slope(x, y, Z), y, b, tolerance, 10 * len(b) + 50)
+            return to.conjugate_gradients(to.products(lambda y: slope(x, y, Z), y), b, tolerance, 10 * len(b) + 50)
+
+        def hypergradient(x: Any, y: Any, Z: Any, W: Any, tolerance: Any) -> Any:
+            gx, b = outer_gradients(x, y, W)
+            multiply = to.products(lambda y: slope(x, y, Z), y)
+            v = to.conjugate_gradients(multiply, b, tolerance, 10 * len(b) + 50)
+            off = multiply(v) - b
+            return gx - cross(x, y, v, Z), (off @ off) ** 0.5
 
         def along(h: Loss, x: Any, y: Any, v: Any, *z: Any) -> Any:
             """grad_y h, (grad^2_yy h) v and (grad^2_xy h) v, end to end."""
@@ -155,7 +163,8 @@ class LossDerivatives:
         self._to = to
         self._value, self._inner_value = to.compiled(F), to.compiled(G)
         self._gradients, self._slope = to.compiled(outer_gradients), to.compiled(slope)
-        self._hvp, self._cross, self._solve = to.compiled(hvp), to.compiled(cross), to.compiled(solve)
+        self._hvp, self._cross = to.compiled(hvp), to.compiled(cross)
+        self._solve, self._hypergradient = to.compiled(solve), to.compiled(hypergradient)
         self._inner_rows = to.compiled(to.each(lambda x, y, v, z: along(g, x, y, v, z)))
         self._outer_first, self._inner_first = to.compiled(to.each(first(f))), to.compiled(to.each(first(g)))
         self._reg = None if reg is None else to.compiled(lambda x, y, v: along(reg, x, y, v))
@@ -185,10 +194,16 @@ class LossDerivatives:
         """(grad^2_xy G) v, (d_x,)."""
         return self._cross(x, y, v, records)
 
-    def solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
-        """v with |(grad^2_yy G) v - b| <= tolerance if it can be had, and the length of the residual."""
-        v, residual = self._solve(x, y, b, records, np.float64(tolerance))
-        return v, float(residual)
+    def solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats:
+        """v with (grad^2_yy G) v about b."""
+        return self._solve(x, y, b, records, np.float64(tolerance))
+
+    def hypergradient(
+        self, x: Floats, y: Floats, training: Any, validation: Any, tolerance: float
+    ) -> tuple[Floats, float]:
+        """grad_x F - M v with H v about grad_y F, and the length of the residual of v, computed anew."""
+        gradient, residual = self._hypergradient(x, y, training, validation, np.float64(tolerance))
+        return gradient, float(residual)
 
     def inner_rows(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats:
         """Of every record grad_y g, (grad^2_yy g) v and (grad^2_xy g) v end to end, (n, 2 d_y + d_x); no regulariser."""

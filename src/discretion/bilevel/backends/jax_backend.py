@@ -50,9 +50,11 @@ class JaxBackend(Transforms):
     def solve(self, H: Any, b: Any) -> Any:
         return _jax().numpy.linalg.solve(H, b)
 
-    def solve_by_products(self, f: Loss, y: Any, b: Any, tolerance: Any, most: int) -> tuple[Any, Any]:
+    def products(self, f: Loss, y: Any) -> Loss:
+        return _jax().linearize(f, y)[1]
+
+    def conjugate_gradients(self, multiply: Loss, b: Any, tolerance: Any, most: int) -> Any:
         jax, np_ = _jax(), _jax().numpy
-        multiply = jax.linearize(f, y)[1]
 
         def unfinished(state: Any) -> Any:
             return (np_.sqrt(state[3]) > 0.5 * tolerance) & (state[4] < most)
@@ -65,8 +67,7 @@ class JaxBackend(Transforms):
             after = r @ r
             return v + length * p, r, r + (after / square) * p, after, count + 1
 
-        v = jax.lax.while_loop(unfinished, step, (np_.zeros_like(b), b, b, b @ b, 0))[0]
-        return v, np_.linalg.norm(multiply(v) - b)
+        return jax.lax.while_loop(unfinished, step, (np_.zeros_like(b), b, b, b @ b, 0))[0]
 
     def join(self, parts: list[Any]) -> Any:
         return _jax().numpy.concatenate(parts)
