@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from discretion.bayesopt import CandidateChoice, TrustRegion, gradient_noise, mu_of_pure
+from discretion.bayesopt import CandidateChoice, Study, TrustRegion, gradient_noise, mu_of_pure
 from discretion.bayesopt.clipping import clip
 from discretion.bayesopt.descent import Rule, tail_average
 from discretion.gp import RBF
@@ -76,6 +76,21 @@ def local_search(task: Task, seed: int, **changes: Any) -> Run:
 def trust_region(task: Task, seed: int) -> Run:
     """The same within a trust region of one length scale."""
     return local_search(task, seed, update=TrustRegion(1.0))
+
+
+def adaptive(task: Task, seed: int, tolerance: float, steps: int) -> Run:
+    """A trust region on as few points as bring the trace to `tolerance` of its prior value; ends with the evaluations."""
+    settings = {"batch": task.space.size + 1, "tolerance": tolerance, "steps": steps, "cache": 3 * task.space.size}
+    search = task.search(**settings, update=TrustRegion(1.0), seed=seed)
+    study = Study(search, n=task.n, randomness=SeededRandomness(seed))
+    while not study.done:
+        Z = study.asked
+        if study.evaluations + len(Z) > task.evaluations:
+            study.stop()
+        else:
+            study.tell(np.column_stack([task.losses(z) for z in Z]) if len(Z) else np.empty((task.n, 0)))
+    found = study.result()
+    return Run(np.cumsum(found.evaluations), found.thetas[1:], task.space.theta(found.parameters))
 
 
 def as_in_the_paper(task: Task, seed: int) -> Run:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from benchmarks.bayesopt_baselines import (
     METHODS,
+    Method,
+    Run,
+    adaptive,
     as_in_the_paper,
     expected_improvement,
     finite_differences,
@@ -22,8 +25,9 @@ from benchmarks.bayesopt_baselines import (
 )
 from benchmarks.bayesopt_comparison import LAST, THEIRS, against_differences, compared
 from benchmarks.harness import Measured, claim
+from discretion.bayesopt import TrustRegion
 from studies.bayesopt_figures import bands
-from studies.bayesopt_run import NO_NOISE
+from studies.bayesopt_run import NO_NOISE, Task
 
 Floats = NDArray[np.float64]
 
@@ -44,6 +48,16 @@ def as_good(task: str, method: str, runs: int) -> Measured:
 
 def _listed(rows: Mapping[str, Floats]) -> str:
     return "; ".join(f"{name} {bands(values)}, mean {values.mean():.4g}" for name, values in rows.items())
+
+
+@claim(
+    "bayesopt",
+    "Gaussian-process draws, d = 2, mu = 1, 30 evaluations, 20 runs: trust region less forward differences",
+    "lower in the mean, and in more runs than chance (5 %)",
+    slow=True,
+)
+def gp_2_beats_differences() -> Measured:
+    return beats_differences("gp-2", "trust region", 20)
 
 
 @claim(
@@ -159,3 +173,75 @@ def gp_5_baselines() -> Measured:
     holds = abs(medians["local search"] - medians["not private"]) <= 0.2
     holds = holds and all(medians["trust region"] < medians[name] for name in worse)
     return Measured(_listed(rows), holds)
+
+
+@claim(
+    "bayesopt",
+    "Random search that pays for its choice beside local search: draws with d = 2, lasso with scales, 20 runs each",
+    "lower median than the trust region on draws; lower mean than local search on the lasso: local search is local",
+    slow=True,
+)
+def random_search_where_it_is_better() -> Measured:
+    draws = compared("gp-2", 20, {"trust region": trust_region, "random search, choice paid": random_search})
+    lasso = compared("lasso-scales", 20, {"local search": local_search, "random search, choice paid": random_search})
+    holds = np.median(draws["random search, choice paid"]) < np.median(draws["trust region"])
+    holds = holds and lasso["random search, choice paid"].mean() < lasso["local search"].mean()
+    return Measured(f"draws: {_listed(draws)}; lasso: {_listed(lasso)}", bool(holds))
+
+
+@claim(
+    "bayesopt",
+    "Trust region on draws, d = 10, 8 other samples: 11 fresh points a step, 4 with old ones used again, 4 without",
+    "4 with old ones lowest, then 11 fresh ones, then differences, then 4 without old ones, in the mean",
+    slow=True,
+)
+def what_the_trust_region_needs() -> Measured:
+    methods = {
+        "4 points, cache": trust_region,
+        "11 points": lambda task, seed: local_search(task, seed, batch=11, cache=0, update=TrustRegion(1.0)),
+        THEIRS: finite_differences,
+        "4 points, no cache": lambda task, seed: local_search(task, seed, cache=0, update=TrustRegion(1.0)),
+    }
+    rows = compared("gp-10", 8, methods, first=1000)
+    means = [float(rows[name].mean()) for name in methods]
+    return Measured(_listed(rows), means == sorted(means))
+
+
+@claim(
+    "bayesopt",
+    "Trust region on draws, d = 10, 8 other samples, as many points as tolerance 0.3, 0.1, 0.03 asks for: evaluations of "
+    "110, and loss",
+    "at 0.03 at most 75 evaluations for the loss of differences after 110",
+    slow=True,
+)
+def adaptive_batches() -> Measured:
+    methods: dict[str, Method] = {THEIRS: finite_differences}
+    used: dict[str, list[int]] = {}
+    for tolerance, steps in ((0.3, 27), (0.1, 20), (0.03, 14)):
+
+        def run(task: Task, seed: int, tolerance: float = tolerance, steps: int = steps) -> Run:
+            found = adaptive(task, seed, tolerance, steps)
+            used.setdefault(f"{tolerance:g}", []).append(int(found.evaluations[-1]))
+            return found
+
+        methods[f"{tolerance:g}"] = run
+    rows = compared("gp-10", 8, methods, first=1000)
+    evaluations = {name: float(np.mean(counts)) for name, counts in used.items()}
+    better = min(rows[THEIRS].mean(), rows[LAST].mean())
+    text = "; ".join(f"{name}: {count:.0f} evaluations" for name, count in evaluations.items())
+    holds = evaluations["0.03"] <= 75 and rows["0.03"].mean() <= better + 0.02
+    return Measured(f"{text}; {_listed(rows)}", bool(holds))
+
+
+@claim(
+    "bayesopt",
+    "Group lasso, d = 20, mu = 1, 420 evaluations, 10 runs: as in the paper, 11 points a step, forward differences",
+    "as in the paper within 5 % of differences; 11 points lower in at most half of the runs",
+    slow=True,
+)
+def group_lasso_20_beside_differences() -> Measured:
+    methods = {"as in the paper": as_in_the_paper, "local search": local_search, THEIRS: finite_differences}
+    rows = compared("group-lasso-20", 10, methods)
+    holds = abs(rows["as in the paper"].mean() / rows[THEIRS].mean() - 1.0) <= 0.05
+    holds = holds and 2 * against_differences(rows, "local search").better <= 10
+    return Measured(_listed(rows), bool(holds))

@@ -21,6 +21,7 @@ from benchmarks import (  # noqa: F401  (importing registers the rows)
     bayesopt_sampling_claims,
     bayesopt_study_claims,
     bilevel_claims,
+    bilevel_descent_claims,
     composition_claims,
     excursion_claims,
     hygiene_claims,

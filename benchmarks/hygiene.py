@@ -23,6 +23,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from rich.traceback import Traceback
@@ -312,13 +313,6 @@ def ledgers(search: Search, home: Path) -> None:
             search.look("log of PostgreSQL", cluster.log())
 
 
-class Interrupted(Quoting):
-    """A candidate that is killed, as by Ctrl-C."""
-
-    def run(self, records: Any, randomness: Any) -> Any:
-        raise KeyboardInterrupt(repr(records.response))
-
-
 def searches(search: Search, home: Path) -> None:
     """A search that is interrupted, taken up and ended: its journal, its release, what was printed."""
     score = PublicScore(lambda release: -float(np.mean(release.values)), "made up")
@@ -330,10 +324,15 @@ def searches(search: Search, home: Path) -> None:
     def sought(each: Any) -> Any:
         return select([each], score, LAW, records(), 20, **plan)
 
+    def killed(mechanism: Any, records: Any, randomness: Any) -> Any:
+        """As by Ctrl-C."""
+        raise KeyboardInterrupt(repr(records.response))
+
     with overheard(search, "a search"):
         while not journal.exists():  # a search without a run has nothing to interrupt
             try:
-                sought(Interrupted(candidate))
+                with patch.object(type(candidate), "run", killed):
+                    sought(candidate)
             except KeyboardInterrupt as error:
                 search.look("an interrupted search", told(error))
         search.look("journal of an interrupted search", journal.read_bytes())

@@ -85,9 +85,12 @@ def figure(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def draw_bands(axes: Axes, curves: Mapping[str, tuple[ArrayLike, Floats]]) -> None:
-    """Medians with 2.5-97.5 % bands: name -> (x, values of shape (runs, len(x)))."""
+    """Medians with 2.5-97.5 % bands: name -> (x, values of shape (runs, len(x))); one x alone gives a bar."""
     for (name, (x, values)), colour in zip(curves.items(), COLOURS * 2, strict=False):
         low, median, high = np.quantile(values, QUANTILES, axis=0)
+        if np.size(x) == 1:
+            axes.errorbar(x, median, [median - low, high - median], color=colour, label=name, fmt="o", capsize=3)
+            continue
         axes.plot(np.asarray(x), median, color=colour, label=name, linewidth=1.6)
         axes.fill_between(np.asarray(x), low, high, color=colour, alpha=0.13, linewidth=0)
     axes.spines[["top", "right"]].set_visible(False)
@@ -123,14 +126,17 @@ def study(
     for axes, (title, make) in zip(panels, tasks.items(), strict=True):
         samples = [make(seed) for seed in range(runs)]
         at = np.unique(np.linspace(0, samples[0].evaluations, points).astype(np.int64))
-        curves = {
-            method: (at, np.array([run(task, seed).curve(task, at) for seed, task in enumerate(samples)]))
-            for method, run in methods.items()
-        }
+        curves: dict[str, tuple[ArrayLike, Floats]] = {}
+        for method, run in methods.items():
+            found = [run(task, seed) for seed, task in enumerate(samples)]
+            reached = at if len(found[0].thetas) > 1 else at[-1:]  # of a choice at the end there is no path
+            losses = [each.curve(task, reached) for each, task in zip(found, samples, strict=True)]
+            curves[method] = reached, np.array(losses)
         draw_bands(axes, curves)
         ends |= {(title, method): values[:, -1] for method, (_, values) in curves.items()}
         axes.set(title=title, xlabel="evaluations", yscale="log" if log else "linear")
     panels[0].set_ylabel("loss on fresh records: median, 2.5 to 97.5 %")
-    panels[-1].legend(frameon=False, fontsize=8)
+    handles, labels = panels[-1].get_legend_handles_labels()
+    drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=8)
     write_table(folder / f"{name}.csv", ends)
     save(drawn, folder / f"{name}.png")

@@ -59,7 +59,7 @@ class HalfTheNoise(PosteriorMechanism):
 def test_half_the_noise_is_caught_and_the_whole_is_not():
     account = {"n": 60, "ridge": 3.0, "scale": 0.2179, "assumption": paths().assumption.__class__(1.0)}
     claimed = posterior_price(delta=1e-3, **account, least_kernel=math.exp(-2.0)).epsilon
-    effort = {"shadows": 4_000, "trials": 30_000, "delta": 1e-3, "claimed": claimed}
+    effort = {"shadows": 4_000, "trials": 20_000, "delta": 1e-3, "claimed": claimed}
     for kind, caught in ((PosteriorMechanism, False), (HalfTheNoise, True)):
         made = paths()
         made = kind(**{name: getattr(made, name) for name in made.__dataclass_fields__})
@@ -78,6 +78,7 @@ def witness_epsilon_of_half():
     return witness_epsilon(pair, Exponential(0.5), ridge=3.0, scale=0.5 * 0.2179, delta=1e-3)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 @pytest.mark.parametrize("make", [paths, sums, lattice])
 def test_the_game_is_the_release_and_its_claim_holds(make, neighbours):
@@ -90,49 +91,41 @@ def test_the_game_is_the_release_and_its_claim_holds(make, neighbours):
     found = repeated(game, game.trainer, shadows=1_000, trials=3_000, delta=mechanism.delta, claimed=claimed)
     assert 0.0 < found.epsilon_lower < claimed
     # one run as the ledger makes it, again and again, has the moments of the parts of one large run
-    by_hand = np.array([one_run(mechanism, game.included, seed) for seed in range(200)])
+    differing = np.unique(np.concatenate([game.included.covariates[-1:], game.excluded.covariates[-1:]]), axis=0)
+    if not n:
+        differing = game.included.covariates[-1:]
+    by_hand = np.array([one_run(mechanism, game.included, differing, seed) for seed in range(40)])
     at_once = game.runs(game.included, 2_000, 7)
     spread = by_hand.std(axis=0)
-    np.testing.assert_allclose(at_once.std(axis=0)[: spread.size], spread, rtol=0.25)
-    error = np.abs(at_once.mean(axis=0)[: spread.size] - by_hand.mean(axis=0)) / spread * math.sqrt(200)
+    np.testing.assert_allclose(at_once.std(axis=0)[: spread.size], spread, rtol=0.5)
+    error = np.abs(at_once.mean(axis=0)[: spread.size] - by_hand.mean(axis=0)) / spread * math.sqrt(40)
     assert error.max() < 5.0
 
 
-def one_run(mechanism, records, seed):
-    """What the game's attacker sees, of an ordinary run of the unchanged mechanism."""
+def one_run(mechanism, records, differing, seed):
+    """What the game's attacker sees, of an ordinary run of the mechanism."""
     if isinstance(mechanism, PosteriorMechanism):
-        places = np.unique(records.covariates[-1:], axis=0) if False else _differing(mechanism, records)
-        return replace(mechanism, locations=places).run(records, SeededRandomness(seed)).values.ravel()
+        return replace(mechanism, locations=differing).run(records, SeededRandomness(seed)).values.ravel()
     if isinstance(mechanism, KernelSumMechanism):
-        at = mechanism.domain.grid((1,))
-        released = replace(mechanism, locations=at, grid=None).run(records, SeededRandomness(seed))
+        released = replace(mechanism, locations=[[1.0]], grid=None).run(records, SeededRandomness(seed))
         return np.concatenate([released.value_sums, released.density[None]])[:, :, 0].ravel()
-    released = mechanism.run(records, SeededRandomness(seed))
     node = mechanism.lattice.node(records.covariates[-1:])
-    return released.values[:, node].ravel()
-
-
-def _differing(mechanism, records):
-    game = mechanism_game(mechanism, 20 if mechanism.n_is_public else None, seconds=2.0)
-    rows = {tuple(game.included.covariates[-1])}
-    if mechanism.n_is_public:
-        rows.add(tuple(game.excluded.covariates[-1]))
-    return np.array(sorted(rows))
+    return mechanism.run(records, SeededRandomness(seed)).values[:, node].ravel()
 
 
 def test_kernel_sums_are_as_far_apart_as_their_account_says():
     mechanism = sums()
     game = mechanism_game(mechanism, 10)
-    found = attack(game, game.trainer, shadows=4_000, trials=10_000, delta=0.01)
+    found = attack(game, game.trainer, shadows=1_000, trials=3_000, delta=0.01)
     mu = mechanism.privacy_loss(10).mu
-    assert found.auc == pytest.approx(norm.cdf(mu / math.sqrt(2.0)), abs=0.015)
+    assert found.auc == pytest.approx(norm.cdf(mu / math.sqrt(2.0)), abs=0.025)
 
 
 def test_a_unit_with_several_records_leaves_with_all_of_them():
     mechanism = sums(contributions=3, scale=6.0)
     game = mechanism_game(mechanism, None)
-    found = attack(game, game.trainer, shadows=4_000, trials=10_000, delta=0.01)
-    assert found.auc == pytest.approx(norm.cdf(mechanism.privacy_loss().mu / math.sqrt(2.0)), abs=0.015)
+    found = attack(game, game.trainer, shadows=1_000, trials=3_000, delta=0.01)
+    assert found.auc == pytest.approx(norm.cdf(mechanism.privacy_loss().mu / math.sqrt(2.0)), abs=0.025)
 
 
 def test_from_a_certificate():
@@ -176,7 +169,8 @@ def test_what_a_claim_allows_is_the_curve_of_randomised_response():
     assert most[-1] == 1.0
     assert np.all(np.diff(most) >= 0)
     # symmetric: the largest power at a level is the same test read backwards
-    np.testing.assert_allclose(np.interp(1.0 - most, false, allowed(false, 1.0, 0.01)), 1.0 - false, atol=5e-3)
+    inside = most < 1.0
+    np.testing.assert_allclose(allowed(1.0 - most, 1.0, 0.01)[inside], 1.0 - false[inside], atol=1e-12)
     assert np.all(allowed(false, math.inf, 0.0)[1:] == 1.0)
 
 

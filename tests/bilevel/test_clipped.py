@@ -11,9 +11,10 @@ from discretion.bilevel.clipping import ClippedSteps, clipped, clipped_sum, secr
 from discretion.bilevel.hypergradient import hypergradient
 from discretion.bilevel.penalty import PenaltyDescent
 from discretion.bilevel.problem import Counts, Problem, SplitRecords
+from discretion.bilevel.recomputation import LOSSES
 from discretion.bilevel.separable import AdaptiveClip, SeparableDescent
 from discretion.gp import Ball, Box
-from discretion.privacy import GaussianDP, Neighbours, PublicError, SeededRandomness, SubsampledGaussian
+from discretion.privacy import GaussianDP, Neighbours, PublicError, SeededRandomness, SubsampledGaussian, verify
 
 jnp = pytest.importorskip("jax.numpy")
 
@@ -177,6 +178,7 @@ def test_clipped_mode_noise_and_certificate():
     expected = 2.0 * math.sqrt(200) / 50
     np.testing.assert_allclose(run.noise, [expected, 2 * expected, 4 * expected], rtol=1e-12)
     assert run.gradients.std(axis=0) == pytest.approx(4 * expected, rel=0.2)
+    assert verify(run.certificate, LOSSES).verified
     assert run.certificate.parameters["noise_multiplier"] == mechanism.account.multiplier
     with pytest.raises(ValueError, match="three positive"):
         ClippedBilevel(problem=given, clips=(1.0, 2.0), rates=(1.0,) * 3, steps=2, mu=1.0)

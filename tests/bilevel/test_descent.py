@@ -1,6 +1,7 @@
 """Noisy hypergradient descent: what a step's noise covers, what it costs, and what it refuses."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from discretion.bilevel.exponential import ExponentialMechanism
 from discretion.bilevel.families import BiasedRidge, HuberPenalty, LogisticPenalty, QuadraticMean, RidgePenalty, Table
 from discretion.bilevel.hypergradient import hypergradient
 from discretion.bilevel.problem import Counts, InnerNotCertified, InnerSolution, Problem, SplitRecords
+from discretion.bilevel.recomputation import LOSSES
 from discretion.bilevel.sensitivity import hypergradient_sensitivity, smoothness
 from discretion.bilevel.warm_start import WarmStart, warm_start
 from discretion.gp import Ball, Box
-from discretion.privacy import BoundedRange, GaussianDP, Ledger, Neighbours, NotBookable, SeededRandomness, SystemRandomness
+from discretion.privacy import BoundedRange, GaussianDP, Ledger, Neighbours, NotBookable, SeededRandomness, SystemRandomness, verify
 
 SIZES = {"training": 60, "validation": 50, "dimension": 3}
 
@@ -185,6 +187,17 @@ def test_releases_hold_no_record():
     assert set(vars(run)) == {"certificate", "x", "path", "gradients", "noise", "sensitivities", "facts"}
     assert run.certificate.n == 110
     assert run.certificate.parameters["steps"] == 2
+
+
+def test_certificates_are_verified():
+    for mechanism in (
+        Descent(problem=RIDGE, mu=0.5, steps=3, rate=0.1, solver="newton", linear="cg", contraction=0.1),
+        Descent(problem=RIDGE, epsilon=1.0, steps=2, start=np.array([1.0])),
+    ):
+        certificate = mechanism.run(records(), SystemRandomness()).certificate
+        assert verify(certificate, LOSSES).verified
+    wrong = replace(certificate, parameters={**certificate.parameters, "mu": 0.01})
+    assert not verify(wrong, LOSSES).verified
 
 
 # --- The ledger ---

@@ -39,7 +39,12 @@ class Closed:
         return self.Q @ v
 
     def solve(self, x, y, b, Z, tolerance):
-        return conjugate_gradients(lambda v: self.inner_hvp(x, y, v, Z), b, tolerance)
+        return conjugate_gradients(lambda v: self.inner_hvp(x, y, v, Z), b, tolerance)[0]
+
+    def hypergradient(self, x, y, training, validation, tolerance):
+        gx, gy = self.outer_gradients(x, y, validation)
+        v = self.solve(x, y, gy, training, tolerance)
+        return gx - self.inner_cross(x, y, v, training), float(np.linalg.norm(self.inner_hvp(x, y, v, training) - gy))
 
 
 class Hand:

@@ -128,12 +128,11 @@ def _path_game(mechanism: PosteriorMechanism, n: int | None, seconds: float, see
             f"Posteriors of more than {MOST_RECORDS:,} records are not run; `audit pair` has the exact epsilon."
         )
     witness = _witness(mechanism, count, seconds, seed)
-    unit = mechanism.coordinates == "unit"
     places = np.unique(np.array([each.place for each in (witness.record, witness.other or witness.record)]), axis=0)
     # n, nugget and coordinates as certified; closed forms price each of these runs, which nobody pays for
     own = replace(
         mechanism,
-        locations=mechanism.domain.from_unit(places) if unit else places,
+        locations=_data(mechanism, places),
         grid=None,
         nugget=mechanism.effective_nugget(n),
         rule="closed-form",
@@ -145,7 +144,7 @@ def _path_game(mechanism: PosteriorMechanism, n: int | None, seconds: float, see
         return many.run(records, SeededRandomness(seed)).values.reshape(count, paths * len(places))
 
     def records(changed: Record | None) -> Records:
-        return _records(witness, changed, mechanism, unit)
+        return _records(witness, changed, mechanism)
 
     return ReleaseGame(records(witness.record), records(witness.other), runs, paths, str(witness))
 
@@ -187,13 +186,21 @@ def _box(domain: Box | Ball) -> Box:
     return Box(tuple(c - half for c in domain.center), tuple(c + half for c in domain.center))
 
 
-def _records(witness: Witness, changed: Record | None, mechanism: PosteriorMechanism, unit: bool) -> Records:
+def _records(witness: Witness, changed: Record | None, mechanism: PosteriorMechanism) -> Records:
     rows = [(cluster.place, cluster.response) for cluster in witness.core for _ in range(cluster.count)]
     rows += [] if changed is None else [(changed.place, changed.response)]
     X = np.array([place for place, _ in rows]).reshape(len(rows), mechanism.domain.dimension)
     assert mechanism.centre is not None
     y = np.array([response for _, response in rows]) + mechanism.centre
-    return Records(mechanism.domain.from_unit(X) if unit else X, y)
+    return Records(_data(mechanism, X), y)
+
+
+def _data(mechanism: PosteriorMechanism, places: Array) -> Array:
+    """Places in the coordinates of the kernel, in those of the data."""
+    domain = mechanism.domain
+    if mechanism.coordinates == "data":
+        return places
+    return domain.from_unit(places) if isinstance(domain, Box) else domain.center + domain.radius * places
 
 
 # --- kernel sums --------------------------------------------------------------------------------------------------
@@ -227,13 +234,8 @@ def _kernel_sum_game(mechanism: KernelSumMechanism) -> ReleaseGame:
     change = "responses go from one end of the range to the other" if replaced else "left out"
     several = "one record" if mechanism.contributions == 1 else f"the {mechanism.contributions} records of one unit"
     other = np.clip(2.0 * centres - far, *ranges.T) if replaced else None
-    return ReleaseGame(
-        records(far),
-        records(other),
-        runs,
-        1,
-        f"one record with responses at the centre; {several} at the middle: {words}",
-    )
+    words = f"one record with responses at the centre; {several} at the middle: {change}"
+    return ReleaseGame(records(far), records(other), runs, 1, words)
 
 
 # --- lattices -----------------------------------------------------------------------------------------------------

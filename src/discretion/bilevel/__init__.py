@@ -1,7 +1,9 @@
 """Private bilevel optimisation: choose an outer variable by the loss of an inner solution that records determine."""
 
+from discretion.bilevel.clipped import ClippedBilevel
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
 from discretion.bilevel.continuous import ConvexExponential, RegularisedExponential
+from discretion.bilevel.descent import Descent, noisy_hypergradient
 from discretion.bilevel.estimators import LogisticRegressionCV, RidgeCV
 from discretion.bilevel.exponential import Choice, ExponentialMechanism, NotCertified, exponential
 from discretion.bilevel.falsify import Falsification, falsify
@@ -14,6 +16,7 @@ from discretion.bilevel.families import (
     Table,
 )
 from discretion.bilevel.inner import InnerRelease
+from discretion.bilevel.penalty import PenaltyDescent
 from discretion.bilevel.problem import (
     BilevelProblem,
     Counts,
@@ -24,6 +27,7 @@ from discretion.bilevel.problem import (
     Problem,
     SplitRecords,
 )
+from discretion.bilevel.recomputation import LOSSES
 from discretion.bilevel.report import Report
 from discretion.bilevel.samplers import EnvelopeViolated
 from discretion.bilevel.sensitivity import (
@@ -34,16 +38,22 @@ from discretion.bilevel.sensitivity import (
     smoothness,
     value_change,
 )
+from discretion.bilevel.separable import AdaptiveClip, SeparableDescent
 from discretion.bilevel.tuned import TunedModel
+from discretion.bilevel.warm_start import WarmStart, warm_start
 
 __all__ = [
+    "LOSSES",
+    "AdaptiveClip",
     "BiasedRidge",
     "BilevelProblem",
     "Bound",
     "Choice",
+    "ClippedBilevel",
     "Constants",
     "ConvexExponential",
     "Counts",
+    "Descent",
     "EnvelopeViolated",
     "ExponentialMechanism",
     "Falsification",
@@ -57,6 +67,7 @@ __all__ = [
     "LogisticRegressionCV",
     "MissingConstant",
     "NotCertified",
+    "PenaltyDescent",
     "Problem",
     "QuadraticMean",
     "Refused",
@@ -64,14 +75,18 @@ __all__ = [
     "Report",
     "RidgeCV",
     "RidgePenalty",
+    "SeparableDescent",
     "SplitRecords",
     "Table",
     "TunedModel",
+    "WarmStart",
     "exponential",
     "falsify",
     "hypergradient_sensitivity",
     "inner_shift",
+    "noisy_hypergradient",
     "range_bound",
     "smoothness",
     "value_change",
+    "warm_start",
 ]

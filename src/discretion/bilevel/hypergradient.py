@@ -35,7 +35,7 @@ def certified_inner(
 ) -> Floats:
     """PRIVATE. An inner solution y in Y with |grad_y G(x, y)| <= tolerance, rounding included.
 
-    What a solver says of itself is not believed: the gradient is computed anew, at the projection of its answer on Y,
+    What a solver from outside says of itself is not believed: the gradient is computed anew, at the projection of its answer on Y,
     outside of which no constant is known. Y contains y(x), so that projecting does not increase the error.
 
     Args:
@@ -48,6 +48,7 @@ def certified_inner(
         InnerNotCertified: the solver did not get there.
     """
     rounding = problem.least_tolerance(x)
+    own = solver is None and getattr(problem, "solver", None) is None
 
     def attempt(goal: float, start: Floats | None) -> tuple[Floats, float]:
         if solver is None:
@@ -56,6 +57,8 @@ def certified_inner(
             begin = _start(problem, x, records) if start is None else start
             found = solver(problem, x, records, goal, begin)
         y = _projected(problem, x, np.asarray(found.y, dtype=np.float64), within)
+        if y is found.y and own:
+            return y, found.gradient_norm + rounding
         return y, float(np.linalg.norm(problem.inner_gradient(x, y, records))) + rounding
 
     goal = tolerance - rounding

@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from discretion.bilevel.clipped import ClippedBilevel
+from discretion.bilevel.clipping import ClippedSteps
+from discretion.bilevel.descent import Descent
 from discretion.bilevel.exponential import ExponentialMechanism
 from discretion.bilevel.families import HuberPenalty, LogisticPenalty, QuadraticMean, RidgePenalty
 from discretion.bilevel.inner import InnerRelease
 from discretion.bilevel.problem import BilevelProblem
+from discretion.bilevel.separable import SeparableDescent
 from discretion.bilevel.tuned import TunedModel
-from discretion.privacy import PrivacyLoss
+from discretion.privacy import Neighbours, PrivacyLoss
 from discretion.privacy.verification import LossOf, check_parameters
 
 __all__ = ["LOSSES"]
@@ -70,9 +74,34 @@ def _inner(parameters: Mapping[str, Any], n: int | None, delta: float) -> Privac
     return mechanism.privacy_loss(mechanism.problem.counts.total if n is None else n)
 
 
+def _descent(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    if parameters["inner_domain"] is not None:
+        raise ValueError("the inner domain is not in the certificate as numbers.")
+    names = ("mu", "steps", "rate", "linear", "accuracy", "contraction", "output")
+    mechanism = Descent(
+        problem=_problem(parameters["problem"]),
+        start=np.array(parameters["start"]),
+        solver=None if parameters["solver"] == "own" else parameters["solver"],
+        delta=delta,
+        **{name: parameters[name] for name in names},
+    )
+    check_parameters(parameters, mechanism.parameters())
+    return mechanism.privacy_loss(mechanism.problem.counts.total if n is None else n)
+
+
+def _clipped(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """Clipped steps cost what their number, noise and sampling say, whatever the losses are."""
+    relation = parameters.get("neighbours") or parameters["problem"]["neighbours"]
+    steps, multiplier, rate = (parameters[name] for name in ("steps", "noise_multiplier", "sample_rate"))
+    return ClippedSteps(int(steps), float(multiplier), Neighbours(relation), rate).loss
+
+
 LOSSES: dict[str, LossOf] = {
     ExponentialMechanism.name: _choice,
     TunedModel.name: _tuned,
     InnerRelease.name: _inner,
+    Descent.name: _descent,
+    ClippedBilevel.name: _clipped,
+    SeparableDescent.name: _clipped,
 }
 """A `LossOf` for each mechanism whose certificate says all that its loss follows from."""

@@ -186,6 +186,7 @@ class SeparableDescent:
             "rate": self.rate,
             "noise_multiplier": self.account.multiplier,
             "sample_rate": self.account.sample_rate,
+            "neighbours": self.neighbours.value,
             "start": self.first.tolist(),
             "adaptive_clip": None if self.adaptive_clip is None else vars(self.adaptive_clip).copy(),
             "output": self.output,

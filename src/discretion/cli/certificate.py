@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from discretion.bayesopt.recomputation import LOSSES as OF_SEARCHES
+from discretion.bilevel.recomputation import LOSSES as OF_BILEVEL
 from discretion.cli import prior as priors
 from discretion.cli.console import REFUSED, note, plain_errors, show
 from discretion.posterior import LatticeMechanism
-from discretion.posterior.recomputation import LOSSES, lattice_loss_of
+from discretion.posterior.recomputation import LOSSES as OF_POSTERIORS
+from discretion.posterior.recomputation import lattice_loss_of
 from discretion.privacy import Certificate, Ledger, State
 from discretion.privacy.signing import (
     BadSignature,
@@ -29,6 +32,7 @@ certificate = typer.Typer(no_args_is_help=True, help="Sign certificates, and ver
 
 File = Annotated[Path, typer.Argument(metavar="CERT", help="certificate.json of a release, signed or not.")]
 MOST_BYTES = 1 << 26
+LOSSES = OF_POSTERIORS | OF_SEARCHES | OF_BILEVEL
 
 
 @certificate.command()

@@ -96,7 +96,7 @@ def read_scene(folder: Path, made: Certificate, view: View) -> Scene | None:
         return values.reshape(x.size, y.size).T
 
     if "value_sum" in columns:
-        layers = _sums(columns, made, view, surface, inside)
+        layers = _sums(columns, _settings(folder, made), view, surface, inside)
         lines = _stated(folder, outlines, places, view, threshold, below)
     else:
         layers, lines = _paths(columns, view, surface, inside, asked, (x, y), threshold, below)
@@ -114,6 +114,13 @@ def read_scene(folder: Path, made: Certificate, view: View) -> Scene | None:
     )
 
 
+def _settings(folder: Path, made: Certificate) -> dict[str, Any]:
+    """The parameters of the mechanism; for a search what all candidates share, and what won."""
+    if "common" not in made.parameters:
+        return made.parameters
+    return made.parameters["common"] | json.loads((folder / "tuning.json").read_text(encoding="utf-8"))["choice"]
+
+
 _VALUES = {"value_sum", "density", "value", "share", "share_low", "share_high", "name"}
 
 
@@ -121,10 +128,9 @@ _VALUES = {"value_sum", "density", "value", "share", "share_low", "share_high", 
 
 
 def _sums(
-    columns: dict[str, Floats], made: Certificate, view: View, surface: Any, inside: NDArray[np.bool_]
+    columns: dict[str, Floats], told: dict[str, Any], view: View, surface: Any, inside: NDArray[np.bool_]
 ) -> tuple[Layer, ...]:
     """The local mean c + M h / d where enough records are near, and their weighted number d / M."""
-    told = made.parameters
     centre, (low, high) = float(told["centres"][0]), told["response_ranges"][0]
     bound = max(high - centre, centre - low)
     records = surface(columns["density"]) / bound

@@ -208,7 +208,7 @@ def _sums(release: KernelSumRelease, view: View) -> Scene | None:
         lines = (
             Line(f"{STATED['inner']}: {question}", excursion_polygons(field, x, y, cut, mask=absent)),
             Line(
-                f"Surely no outside (outer set): {question}", excursion_polygons(field, x, y, -cut, mask=absent), True
+                f"{STATED['outer']}: {question}", excursion_polygons(field, x, y, -cut, mask=absent), True
             ),
         )
     layers = (Layer(f"Local mean of {view.units}", mean, view.units, view.logarithm),)

@@ -49,6 +49,7 @@ Rule = Literal["best", "renyi", "profile"]
 _UNIT = 2.0**-52
 _CELLS = 500
 _NODES = 81
+_LEAST_MIXED = 1e-4
 
 
 def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best", box: DensityBox = FIXED) -> PrivacyLoss:
@@ -72,7 +73,7 @@ def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best", 
     if rule not in ("best", "renyi", "profile"):
         raise ValueError(f"The rule is 'best', 'renyi' or 'profile', not {rule!r}.")
     box = FIXED if box.fixed else box
-    if (law.mean == 1 and law.none == 0 and box.fixed) or base.renyi_excess(math.inf) == 0:
+    if (law.single and box.fixed) or base.renyi_excess(math.inf) == 0:
         return base  # one run surely, or runs that reveal nothing
     name = f"best of {law.name} runs, mean {law.mean:g}"
     name += "" if box.fixed else f", proposed with {box.low:g} to {box.high:g} times the weights"
@@ -123,8 +124,13 @@ def pure_cost(epsilon: float, law: Repetitions, box: DensityBox = FIXED) -> floa
     For a capped law c is the largest over s, found with a relative excess below 1e-3. So it is for proposals in a box
     [low, high], with the curves of `docs/proofs/selection-adaptive.md`; then, for shape eta, the cost is at most
     (2 + eta) (epsilon + log(high / low)). Proof: `docs/proofs/selection-pure.md`.
+
+    Raises:
+        ValueError: epsilon negative or NaN.
     """
-    if not 0 < epsilon < math.inf:
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon of one run must be at least 0, not {epsilon!r}.")
+    if epsilon in (0, math.inf):
         return epsilon
     if not box.fixed:
         cost = epsilon + rank_curve(law, pure_trade_off(epsilon), box=box).log_ratio
@@ -133,17 +139,17 @@ def pure_cost(epsilon: float, law: Repetitions, box: DensityBox = FIXED) -> floa
         return cost
     if isinstance(law, Capped):
         return epsilon + rank_curve(law, pure_trade_off(epsilon)).log_ratio
-    # the ratio through logarithms where both derivatives may underflow
-    s = 1 / (1 + math.exp(min(epsilon, 700.0)))
-    t = 1 / (1 + math.exp(-epsilon))
+    # s, and t = e^epsilon s; the ratio by way of t - s, which does not cancel
+    s = math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    t, between = 1 / (1 + math.exp(-epsilon)), math.tanh(epsilon / 2)
     match law:
         case Poisson():
-            c = law.mean * math.tanh(epsilon / 2)
+            c = law.mean * between
         case NegativeBinomial():
-            odds = (1 - law.gamma) / law.gamma
-            c = (1 + law.shape) * (math.log1p(odds * t) - math.log1p(odds * s))
+            rest = 1 - law.gamma
+            c = (1 + law.shape) * math.log1p(rest * between / (law.gamma + rest * s))
         case Binomial():
-            c = (law.trials - 1) * (math.log1p(-law.chance * s) - math.log(s + t * (1 - law.chance)))
+            c = (law.trials - 1) * math.log1p(law.chance * between / (s + t * (1 - law.chance)))
         case Fixed():
             c = (law.count - 1) * epsilon
         case _:
@@ -177,15 +183,20 @@ def generic_renyi(renyi: Curve, law: Repetitions, curves: Sequence[RankCurve]) -
         kept = (u > -np.inf) & (ratio > np.append(-np.inf, np.fmax.accumulate(ratio)[:-1]))
         parts.append((u[kept], ratio[kept]))
 
+    steepest = max(float(np.max(ratio)) for _, ratio in parts)
+
     def curve(x: Array) -> Array:
-        # past 1e8 the limit, c
-        finite = np.minimum(x, 1e8)
+        end = np.isinf(x)
+        finite = np.where(end, 1.0, x)
         with np.errstate(invalid="ignore", over="ignore"):
+            one = renyi(x)
             highest = np.max([np.max(u + finite[:, None] * ratio, axis=1) for u, ratio in parts], axis=0)
-            cost = renyi(x) + highest / finite
+            cost = one + highest / finite
             if none > 0:
-                cost = np.logaddexp(math.log(none), finite * cost) / finite
-        return cost
+                # f(0) and the power may add up to little more than 1: what rounding takes from their logarithm
+                cost = np.logaddexp(math.log(none), finite * cost) / finite + 4 * _UNIT / finite
+        # in the limit f(0) has no part: it is the same on both sides
+        return np.where(end, one + steepest, cost)
 
     return curve
 
@@ -236,13 +247,15 @@ def poisson_renyi(renyi: Curve, law: Poisson, pairs: Sequence[Pair]) -> Curve:
     profiles = dict.fromkeys(each for pair in pairs for each in (pair.forward, pair.backward))
 
     def curve(x: Array) -> Array:
-        finite = np.minimum(x, 1e15)
-        at = np.log1p(1 / finite) * (1 - 4 * _UNIT)
+        end = np.isinf(x)
+        finite, one = np.where(end, 1.0, x), renyi(x)
+        at = np.where(end, 0.0, np.log1p(1 / finite) * (1 - 4 * _UNIT))
         d = np.max([profile(at) for profile in profiles], axis=0)
-        exponent = finite * np.maximum(renyi(x), 1e-300)
+        exponent = finite * np.maximum(one, 1e-300)
         with np.errstate(divide="ignore", over="ignore"):
             grown = exponent + np.log(-np.expm1(-exponent))
-        return np.logaddexp(0.0, math.log(law.mean) + finite * law.mean * d + grown) / finite
+        bound = np.logaddexp(0.0, math.log(law.mean) + finite * law.mean * d + grown) / finite
+        return np.where(end, one + law.mean * d, bound)
 
     return curve
 
@@ -253,6 +266,8 @@ def _renyi_curve(
     """The least of the Renyi bounds."""
     bounds: dict[str, Curve] = {}
     poisson = law if isinstance(law, Poisson) and box.fixed else None
+    if (most := _most(law)) is not None and box.fixed:
+        bounds[f"all of {most} runs"] = lambda x: most * base.renyi_excess(x)
     if not (poisson is not None and base._exact_profile):
         # with an exact profile the bound for Poisson laws is smaller
         curves = [rank_curve(law, pair.trade_off, _CELLS, box) for pair in pairs]
@@ -350,11 +365,19 @@ def heterogeneous(losses: Sequence[PrivacyLoss], weights: Sequence[float]) -> Pr
     rule = f"{len(losses)} candidates averaged (" + "; ".join(dict.fromkeys(str(loss.rule) for loss in losses)) + ")"
     supremum = min(loss.supremum for loss in losses)
 
+    # below this order its own bound, which holds there too: what rounding adds to a loss near order 1 is divided by x
+    least = min(_LEAST_MIXED, supremum / 2)
+
     def renyi(x: Array) -> Array:
+        x = np.maximum(x, least)
         rows = np.array([loss.renyi_excess(x) for loss in losses])
         if np.all(np.isinf(x)):
             return np.max(rows, axis=0)
-        return np.logaddexp.reduce(np.log(w)[:, None] + x * rows, axis=0) / x * (1 + 1e-12)
+        with np.errstate(all="ignore"):
+            power = x * rows
+            small = np.log1p(np.sum(w[:, None] * np.expm1(power), axis=0))
+            found = np.where(np.max(power, axis=0) < 1, small, np.logaddexp.reduce(np.log(w)[:, None] + power, axis=0))
+        return found / x * (1 + 1e-12)
 
     curve = RenyiCurve(renyi, supremum, neighbours=losses[0].neighbours, rule=rule)
     pairs = [pairs_of(loss) for loss in losses]

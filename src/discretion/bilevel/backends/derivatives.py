@@ -144,12 +144,11 @@ class LossDerivatives:
         def solve(x: Any, y: Any, b: Any, Z: Any, tolerance: Any) -> Any:
             return to.conjugate_gradients(to.products(lambda y: slope(x, y, Z), y), b, tolerance, 10 * len(b) + 50)
 
-        def hypergradient(x: Any, y: Any, Z: Any, W: Any, tolerance: Any) -> Any:
-            gx, b = outer_gradients(x, y, W)
+        def checked(x: Any, y: Any, b: Any, Z: Any, tolerance: Any) -> Any:
             multiply = to.products(lambda y: slope(x, y, Z), y)
             v = to.conjugate_gradients(multiply, b, tolerance, 10 * len(b) + 50)
             off = multiply(v) - b
-            return gx - cross(x, y, v, Z), (off @ off) ** 0.5
+            return v, (off @ off) ** 0.5
 
         def along(h: Loss, x: Any, y: Any, v: Any, *z: Any) -> Any:
             """grad_y h, (grad^2_yy h) v and (grad^2_xy h) v, end to end."""
@@ -164,7 +163,7 @@ class LossDerivatives:
         self._value, self._inner_value = to.compiled(F), to.compiled(G)
         self._gradients, self._slope = to.compiled(outer_gradients), to.compiled(slope)
         self._hvp, self._cross = to.compiled(hvp), to.compiled(cross)
-        self._solve, self._hypergradient = to.compiled(solve), to.compiled(hypergradient)
+        self._solve, self._checked = to.compiled(solve), to.compiled(checked)
         self._inner_rows = to.compiled(to.each(lambda x, y, v, z: along(g, x, y, v, z)))
         self._outer_first, self._inner_first = to.compiled(to.each(first(f))), to.compiled(to.each(first(g)))
         self._reg = None if reg is None else to.compiled(lambda x, y, v: along(reg, x, y, v))
@@ -202,8 +201,9 @@ class LossDerivatives:
         self, x: Floats, y: Floats, training: Any, validation: Any, tolerance: float
     ) -> tuple[Floats, float]:
         """grad_x F - M v with H v about grad_y F, and the length of the residual of v, computed anew."""
-        gradient, residual = self._hypergradient(x, y, training, validation, np.float64(tolerance))
-        return gradient, float(residual)
+        gx, b = self._gradients(x, y, validation)
+        v, residual = self._checked(x, y, b, training, np.float64(tolerance))
+        return gx - self._cross(x, y, v, training), float(residual)
 
     def inner_rows(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats:
         """Of every record grad_y g, (grad^2_yy g) v and (grad^2_xy g) v end to end, (n, 2 d_y + d_x); no regulariser."""

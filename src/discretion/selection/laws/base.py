@@ -18,13 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 from discretion.privacy import Randomness
 from discretion.selection.sampling import Terms
 
-__all__ = ["MOST_TERMS", "UNIT", "Array", "Repetitions", "count", "positive"]
+__all__ = ["LEAST_LOG", "MOST_TERMS", "UNIT", "Array", "Repetitions", "by_ratios", "count", "drawable", "positive"]
 
 Array = NDArray[np.float64]
 
 UNIT = 2.0**-52
 MOST_TERMS = 2**26
 """So many probabilities are summed up at most."""
+LEAST_LOG = -2e6
+"""Logarithm of the least first probability with which the sampler can begin: its decimal numbers end at 10^-999999."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
 _GAUSS = ((_NODES + 1) / 2, _WEIGHTS / 2)
 
@@ -53,6 +55,11 @@ class Repetitions(ABC):
     def none(self) -> float:
         """P[K = 0] = f(0): the chance of the default outcome."""
 
+    @property
+    def single(self) -> bool:
+        """Whether K = 1 surely."""
+        return False
+
     @abstractmethod
     def pgf(self, x: ArrayLike) -> Array:
         """f(x) = E x^K at x in [0, 1]."""
@@ -69,6 +76,10 @@ class Repetitions(ABC):
     def success(self, chance: ArrayLike) -> Array:
         """Probability that at least one of the K runs is good, if each is with `chance`: 1 - f(1 - chance)."""
         return 1.0 - self.pgf(1.0 - np.asarray(chance, dtype=np.float64))
+
+    def masses(self, most: int) -> Array:
+        """P[K = k] for k = 0, ..., most, up to a factor they share, each to a few units of rounding a step."""
+        return self.pmf(np.arange(most + 1))
 
     # --- What people read
 
@@ -134,3 +145,20 @@ def count(value: Any, what: str) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{what} must be an integer of at least 1, not {value!r}.")
     return int(value)
+
+
+def by_ratios(ratio: Array, first: int = 0) -> Array:
+    """Masses of 0, 1, ... up to a factor: none below `first`, then by the ratios of one to the one before.
+
+    By products from the largest on, both ways, so that nothing overflows.
+    """
+    with np.errstate(divide="ignore"):
+        top = int(np.argmax(np.append(0.0, np.cumsum(np.log(ratio)))))
+    down = np.cumprod(1 / ratio[:top][::-1])[::-1]
+    return np.concatenate([np.zeros(first), down, [1.0], np.cumprod(ratio[top:])])
+
+
+def drawable(log_first: float, name: str) -> None:
+    """Refuse a law whose first probability, with which draws begin, is beyond the sampler's decimal numbers."""
+    if not log_first >= LEAST_LOG:
+        raise ValueError(f"So many runs can't be drawn exactly ({name}): choose a law with a smaller mean.")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, betaln, xlog1py, xlogy
 
-from discretion.selection.laws.base import UNIT, Array, Repetitions, count
+from discretion.selection.laws.base import UNIT, Array, Repetitions, by_ratios, count, drawable
 from discretion.selection.sampling import BinomialTerms, FixedTerms, Terms
 
 __all__ = ["Binomial", "Fixed"]
@@ -21,7 +21,7 @@ class Binomial(Repetitions):
     """K is binomial: `f(x) = (1 - chance + chance x)^trials`, `f'(1 - t) = n p (1 - p t)^(n - 1)`.
 
     Raises:
-        ValueError: trials not a positive integer, or chance outside (0, 1).
+        ValueError: trials not a positive integer, chance outside (0, 1), or so large a mean that K can't be drawn.
     """
 
     law: ClassVar[str] = "binomial"
@@ -34,6 +34,7 @@ class Binomial(Repetitions):
         if not 0 < chance < 1:
             raise ValueError(f"The chance of a binomial law must lie in (0, 1), not {chance!r}.")
         object.__setattr__(self, "chance", chance)
+        drawable(self.trials * math.log1p(-chance), f"binomial, mean {self.mean:g}")
 
     @property
     def name(self) -> str:
@@ -69,6 +70,10 @@ class Binomial(Repetitions):
         log = choose + xlogy(inside, self.chance) + xlog1py(n - inside, -self.chance)
         return np.where((k < 0) | (k > n), 0.0, np.exp(log))
 
+    def masses(self, most: int) -> Array:
+        k = np.arange(most)
+        return by_ratios(self.chance * np.maximum(self.trials - k, 0) / ((1 - self.chance) * (k + 1)))
+
     def cdf(self, k: ArrayLike) -> Array:
         k = np.floor(np.asarray(k, dtype=np.float64))
         value = bdtr(np.clip(k, 0, self.trials), self.trials, self.chance)
@@ -96,6 +101,10 @@ class Fixed(Repetitions):
     @property
     def name(self) -> str:
         return "fixed"
+
+    @property
+    def single(self) -> bool:
+        return self.count == 1
 
     @property
     def mean(self) -> float:

@@ -53,11 +53,19 @@ class Capped(Repetitions):
 
     @cached_property
     def _masses(self) -> Array:
-        return self.uncapped.pmf(np.arange(self.most + 1)) / self._kept
+        masses = self.uncapped.masses(self.most)
+        return masses / np.sum(masses)
 
     @cached_property
     def _kept(self) -> float:
         return float(np.sum(self.uncapped.pmf(np.arange(self.most + 1))))
+
+    def masses(self, most: int) -> Array:
+        return np.pad(self._masses, (0, max(most - self.most, 0)))[: most + 1]
+
+    @property
+    def single(self) -> bool:
+        return bool(self._masses[1] == 1)
 
     @property
     def name(self) -> str:
@@ -80,7 +88,7 @@ class Capped(Repetitions):
 
     @property
     def rounding(self) -> float:
-        # of Horner's rule, and of the masses through gammaln
+        # of Horner's rule, and of the masses, a product of so many ratios
         return (64 + 8 * self.most) * UNIT + 1e-12
 
     def parameters(self) -> dict[str, Any]:

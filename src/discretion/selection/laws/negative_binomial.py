@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln
 
 from discretion.privacy import Unreachable, largest
-from discretion.selection.laws.base import MOST_TERMS, UNIT, Array, Repetitions
+from discretion.selection.laws.base import LEAST_LOG, MOST_TERMS, UNIT, Array, Repetitions, by_ratios, drawable
 from discretion.selection.sampling import NegativeBinomialTerms, Terms
 
 __all__ = ["NegativeBinomial", "geometric", "logarithmic"]
 
 
 _BLOCK = 2**14
+_LEAST_SHAPE = 1e-200
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,11 @@ class NegativeBinomial(Repetitions):
         mean = eta (1 - gamma) / (gamma (1 - gamma^eta)),    P[K = 1] = eta (1 - gamma) / (gamma^(-eta) - 1)
 
     (Papernot and Steinke 2022). Shape 1 is the geometric law; shape 0, the limit, the logarithmic one; shapes below 0
-    are heavy-tailed: mostly K = 1 and rarely very many. At gamma = 1 there is one run surely.
+    are heavy-tailed: mostly K = 1 and rarely very many. At gamma = 1 there is one run surely. A shape within 1e-200 of 0
+    is 0.
 
     Raises:
-        ValueError: a shape of at most -1, or gamma outside (0, 1].
+        ValueError: a shape of at most -1, gamma outside (0, 1], or so large a mean that K can't be drawn.
     """
 
     law: ClassVar[str] = "negative-binomial"
@@ -47,8 +49,9 @@ class NegativeBinomial(Repetitions):
             raise ValueError(f"The shape of a truncated negative binomial law must be above -1, not {shape!r}.")
         if not 0 < gamma <= 1:
             raise ValueError(f"gamma of a truncated negative binomial law must lie in (0, 1], not {gamma!r}.")
-        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "shape", shape if abs(shape) >= _LEAST_SHAPE else 0.0)
         object.__setattr__(self, "gamma", gamma)
+        drawable(self.shape * math.log(gamma), f"{self.name}, gamma {gamma:g}")
 
     @classmethod
     def of_mean(cls, shape: float, mean: float) -> NegativeBinomial:
@@ -63,12 +66,13 @@ class NegativeBinomial(Repetitions):
                 f"The mean number of runs of a truncated negative binomial law is at least 1, not {mean!r}: it always "
                 "runs once. For fewer runs take the Poisson or the binomial law."
             )
+        least = max(1e-300, math.exp(0.999 * LEAST_LOG / shape)) if shape > 0 else 1e-300
         try:
-            return cls(shape, largest(lambda gamma: cls(shape, gamma).mean >= mean, 1e-300, 1.0, relative_tolerance=0))
+            return cls(shape, largest(lambda gamma: cls(shape, gamma).mean >= mean, least, 1.0, relative_tolerance=0))
         except Unreachable:
             raise ValueError(
-                f"Shape {shape!r} with mean {mean!r} is too heavy-tailed for double precision: take a larger shape or "
-                "a smaller mean."
+                f"Shape {shape!r} with mean {mean!r} is too heavy-tailed for double precision, or can't be drawn "
+                "exactly: take another shape or a smaller mean."
             ) from None
 
     @property
@@ -82,12 +86,16 @@ class NegativeBinomial(Repetitions):
         if self.gamma == 1:
             return 1.0
         log = math.log(self.gamma)
-        over = -log if self.shape * log == 0 else -math.expm1(self.shape * log) / self.shape
+        over = -log if abs(self.shape * log) < 1e-20 else -math.expm1(self.shape * log) / self.shape
         return (1 - self.gamma) / over / self.gamma
 
     @property
     def none(self) -> float:
         return 0.0
+
+    @property
+    def single(self) -> bool:
+        return self.gamma == 1
 
     def pgf(self, x: ArrayLike) -> Array:
         x = np.asarray(x, dtype=np.float64)
@@ -133,6 +141,10 @@ class NegativeBinomial(Repetitions):
             first = log_rest - (math.log(-log_gamma) if eta == 0 else math.log(math.expm1(-eta * log_gamma) / eta))
             log = first + (n - 1) * log_rest + betaln(n + eta, 1 - eta) - betaln(1 + eta, 1 - eta)
         return np.where(k < 1, 0.0, np.exp(log))
+
+    def masses(self, most: int) -> Array:
+        k = np.arange(1, most)
+        return by_ratios((1 - self.gamma) * (k + self.shape) / (k + 1), first=1)
 
     def cdf(self, k: ArrayLike) -> Array:
         k = np.floor(np.asarray(k, dtype=np.float64))

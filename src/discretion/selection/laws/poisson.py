@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, pdtr, xlogy
 
-from discretion.selection.laws.base import UNIT, Array, Repetitions, positive
+from discretion.selection.laws.base import UNIT, Array, Repetitions, by_ratios, drawable, positive
 from discretion.selection.sampling import PoissonTerms, Terms
 
 __all__ = ["Poisson"]
@@ -21,7 +21,7 @@ class Poisson(Repetitions):
     """K is Poisson: `f(x) = e^(mean (x - 1))`, `f'(1 - t) = mean e^(-mean t)`; K = 0 has chance e^(-mean).
 
     Raises:
-        ValueError: mean not positive and finite.
+        ValueError: mean not positive, or above 2,000,000.
     """
 
     law: ClassVar[str] = "poisson"
@@ -29,6 +29,7 @@ class Poisson(Repetitions):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", positive(self.mean, "The mean number of runs of a Poisson law"))
+        drawable(-self.mean, f"Poisson, mean {self.mean:g}")
 
     @property
     def name(self) -> str:
@@ -55,6 +56,9 @@ class Poisson(Repetitions):
         k = np.asarray(k, dtype=np.float64)
         inside = np.maximum(k, 0)
         return np.where(k < 0, 0.0, np.exp(xlogy(inside, self.mean) - gammaln(inside + 1) - self.mean))
+
+    def masses(self, most: int) -> Array:
+        return by_ratios(self.mean / np.arange(1, most + 1))
 
     def cdf(self, k: ArrayLike) -> Array:
         k = np.asarray(k, dtype=np.float64)

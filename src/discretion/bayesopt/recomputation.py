@@ -1,0 +1,51 @@
+"""The privacy losses of this package's certificates from their parameters, for `discretion.privacy.verify`.
+
+The mechanism is built anew from what its certificate says; its other parameters must then follow. Kernel and update
+rule play no part in a loss, and are taken as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from discretion.bayesopt.candidates import CandidateChoice
+from discretion.bayesopt.clipping import AdaptiveClip
+from discretion.bayesopt.descent import Constant, Late, Schedule
+from discretion.bayesopt.mechanism import LocalSearch
+from discretion.bayesopt.space import Space
+from discretion.privacy import PrivacyLoss
+from discretion.privacy.verification import LossOf, check_parameters
+
+__all__ = ["LOSSES"]
+
+_NO_PART = ("kernel", "update")
+_SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "late": Late}
+_REBUILT = ("space", "schedule", "adaptive_clip", *_NO_PART)
+
+
+def _search(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    if n is None:
+        raise ValueError("the certificate of a local search states n.")
+    schedule, adaptive = dict(parameters["schedule"]), parameters["adaptive_clip"]
+    search = LocalSearch(
+        Space.described(parameters["space"]),
+        schedule=_SCHEDULES[schedule.pop("schedule")](**schedule),
+        adaptive_clip=None if adaptive is None else AdaptiveClip(**adaptive),
+        delta=delta,
+        **{name: value for name, value in parameters.items() if name not in _REBUILT},
+    )
+    check_parameters(parameters, search.parameters() | {name: parameters[name] for name in _NO_PART})
+    return search.privacy_loss(n)
+
+
+def _choice(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    choice = CandidateChoice(
+        tuple(parameters["candidates"]), parameters["largest_loss"], parameters["epsilon"], delta=delta
+    )
+    check_parameters(parameters, choice.parameters())
+    return choice.privacy_loss(n or 1)
+
+
+LOSSES: dict[str, LossOf] = {LocalSearch.name: _search, CandidateChoice.name: _choice}
+"""A `LossOf` for local searches and for paid choices among candidates."""

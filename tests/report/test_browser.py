@@ -1,0 +1,198 @@
+"""Pages in a real browser: quiet consoles, controls that do what they say, room on every screen, axe-core content."""
+
+import json
+
+import pytest
+
+from benchmarks.browser import AXE, WIDTHS, axe, browser, find
+from discretion.report import audit_page
+
+pytestmark = pytest.mark.slow
+
+KINDS = ("sums", "paths", "lattice")
+
+
+@pytest.fixture(scope="module")
+def window():
+    if find() is None:
+        pytest.skip("no browser here (Debian: apt-get install chromium chromium-driver; pip install selenium)")
+    with browser() as opened:
+        yield opened
+        assert opened.errors() == []
+
+
+@pytest.fixture
+def page(window, released):
+    """Opens the page of a release."""
+
+    def opened(kind, **window_):
+        window.visit((released / kind / "report.html").as_uri(), **window_)
+        return window
+
+    return opened
+
+
+def press(window, key):
+    from selenium.webdriver.common.by import By
+
+    window.driver.find_element(By.ID, "canvas").send_keys(key)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_error_no_request_and_no_sideways_scrolling(page, kind):
+    for width in WIDTHS:
+        window = page(kind, width=width)
+        assert window.errors() == []
+        assert window.requests() == []
+        assert window.overflow() <= 0
+        assert len(set(window.script("return [...document.getElementById('canvas').getContext('2d')"
+                                     ".getImageData(0, 0, 200, 200).data.slice(0, 40000)]"))) > 8  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_choice_of_the_map_changes_it(page, kind):
+    window = page(kind)
+    inputs = "document.querySelectorAll('#controls input')"
+    count = window.script(f"return {inputs}.length")
+    assert count >= 2
+    before = window.drawn()
+    for i in range(1, count):
+        window.script(f"{inputs}[arguments[0]].click()", i)
+        after = window.drawn()
+        assert after != before, window.script(f"return {inputs}[arguments[0]].parentElement.textContent", i)
+        before = after
+    units = window.script("return document.getElementById('ticks').textContent")
+    window.script(f"{inputs}[0].click()")
+    assert window.drawn() != before
+    if kind == "sums":
+        assert window.script("return document.getElementById('ticks').textContent") != units
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_buttons_keys_wheel_and_drags_move_the_map(page, kind):
+    window = page(kind)
+    whole = window.drawn()
+    scale = "return Number(document.getElementById('canvas').dataset.scale)"
+
+    def clicked(name):
+        window.script("document.getElementById(arguments[0]).click()", name)
+        return window.drawn()
+
+    assert clicked("zoom-in") != whole
+    zoomed = window.script(scale)
+    clicked("zoom-out")
+    assert window.script(scale) < zoomed
+    assert clicked("zoom-all") == whole
+    press(window, "+")
+    assert window.script(scale) == pytest.approx(zoomed, rel=0.01)
+    seen = [window.drawn()]
+    for key in ("\ue012", "\ue013", "\ue013", "\ue014", "\ue014", "\ue015", "\ue015"):  # arrows
+        press(window, key)
+        seen.append(window.drawn())
+    assert all(a != b for a, b in zip(seen, seen[1:], strict=False))
+    assert window.script("return document.getElementById('readout').textContent") != ""
+    press(window, "-")
+    assert window.script(scale) < zoomed
+    press(window, "0")
+    wheel = (
+        "const c = document.getElementById('canvas'); "
+        "c.dispatchEvent(new WheelEvent('wheel', {deltaY: -100, cancelable: true}))"
+    )
+    before = window.script(scale)
+    window.script(wheel)
+    assert window.script(scale) > before
+    window.script("document.activeElement.blur(); document.getElementById('zoom-all').click()")
+    window.script(wheel)  # the page's, while the map has no focus
+    assert window.script(scale) == pytest.approx(before)
+
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    canvas = window.driver.find_element(By.ID, "canvas")
+    before = window.drawn()
+    ActionChains(window.driver).drag_and_drop_by_offset(canvas, 60, 40).perform()
+    window.script("document.activeElement.blur()")
+    assert window.drawn() != before
+
+
+def test_the_pointer_reads_values(page, released):
+    window = page("sums")
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    canvas = window.driver.find_element(By.ID, "canvas")
+    readings = set()
+    for x, y in ((0, 0), (120, 60), (-150, -80)):
+        ActionChains(window.driver).move_to_element_with_offset(canvas, x, y).perform()
+        readings.add(window.script("return document.getElementById('readout').textContent"))
+    assert len(readings) == 3
+    assert all("local mean" in each or "too few records" in each for each in readings)
+
+
+def test_the_theme_follows_the_reader_and_the_button(page):
+    window = page("sums", dark=False)
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    light = window.script(paper)
+    window.script("document.getElementById('theme').click()")
+    dark = window.script(paper)
+    assert dark != light
+    assert window.script("return document.getElementById('theme').textContent") == "Light page"
+    assert page("sums", dark=True).script(paper) == dark
+    window.script("document.getElementById('theme').click()")
+    assert window.script(paper) == light
+
+
+def test_the_certificate_is_saved_as_it_is(page, released, tmp_path):
+    window = page("sums")
+    where = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    window.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+    window.script("document.getElementById('save').click()")
+    target = tmp_path / "certificate.json"
+    for _ in range(100):
+        window.settle()
+        if target.exists() and target.stat().st_size:
+            break
+    assert target.read_bytes() == (released / "sums" / "certificate.json").read_bytes()
+
+
+def test_everything_is_reached_by_the_tab_key(page):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    window = page("sums")
+    reached = set()
+    for _ in range(60):
+        ActionChains(window.driver).send_keys("\ue004").perform()
+        reached.add(
+            window.script("const e = document.activeElement; return e.id || e.type || e.className || e.tagName")
+        )
+    assert {"canvas", "zoom-in", "zoom-out", "zoom-all", "theme", "save", "radio", "checkbox", "skip"} <= reached
+
+
+def test_without_scripts_the_words_are_there(page, window, released):
+    window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        window.driver.get((released / "sums" / "report.html").as_uri())
+    finally:
+        window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    text = window.script("return document.body.innerText")
+    assert "The map needs JavaScript" in text
+    assert "What it does not protect" in text
+
+
+def test_it_prints(page):
+    assert page("sums").printed().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "audit"])
+def test_axe_core_finds_nothing(window, released, tmp_path, kind, dark):
+    if axe() is None:
+        pytest.skip(f"{AXE} can't be had: no npm, or no network")
+    file = released / kind / "report.html"
+    if kind == "audit":
+        file = tmp_path / "audit.html"
+        found = {"epsilon_lower": 1.0, "claimed": 2.0, "delta": 1e-3, "refuted": False, "witness": {"shared": [1]}}
+        file.write_text(audit_page(json.loads(json.dumps(found))))
+    for width in (360, 1280):
+        window.visit(file.as_uri(), width=width, dark=dark)
+        assert window.accessibility() == []
