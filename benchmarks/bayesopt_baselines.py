@@ -79,7 +79,7 @@ def trust_region(task: Task, seed: int) -> Run:
 
 
 def adaptive(task: Task, seed: int, tolerance: float, steps: int) -> Run:
-    """A trust region on as few points as bring the trace to `tolerance` of its prior value; ends with the evaluations."""
+    """A trust region on as few points as bring the trace to `tolerance` of its prior value, till evaluations end."""
     settings = {"batch": task.space.size + 1, "tolerance": tolerance, "steps": steps, "cache": 3 * task.space.size}
     search = task.search(**settings, update=TrustRegion(1.0), seed=seed)
     study = Study(search, n=task.n, randomness=SeededRandomness(seed))

@@ -209,8 +209,8 @@ def what_the_trust_region_needs() -> Measured:
 
 @claim(
     "bayesopt",
-    "Trust region on draws, d = 10, 8 other samples, as many points as tolerance 0.3, 0.1, 0.03 asks for: evaluations of "
-    "110, and loss",
+    "Trust region on draws, d = 10, 8 other samples, as many points as tolerance 0.3, 0.1, 0.03 asks for: evaluations "
+    "of 110, and loss",
     "at 0.03 at most 75 evaluations for the loss of differences after 110",
     slow=True,
 )

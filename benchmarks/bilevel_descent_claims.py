@@ -25,8 +25,8 @@ from studies import bilevel_certificate, bilevel_inner_dimension, bilevel_meta_l
 
 @claim(
     "bilevel",
-    "Mean length of the hypergradient after 60 noisy steps, n = 1000, epsilon = 4, delta = 1e-6, d_y = 2, 20, 200, 2000, "
-    "100 runs; beside it all of the budget on noisy inner solutions, and the penalty method (3 runs)",
+    "Mean length of the hypergradient after 60 noisy steps, n = 1000, epsilon = 4, delta = 1e-6, d_y = 2, 20, 200, "
+    "2000, 100 runs; beside it all of the budget on noisy inner solutions, and the penalty method (3 runs)",
     "0.0042, 0.0043, 0.0041, 0.0044 (25 %); noisy inner solutions 0.0036, 0.0033, 0.0129, 0.0992 (25 %)",
     slow=True,
 )
@@ -100,7 +100,12 @@ def _ridge_by_losses(d: int, n: int) -> tuple[Problem, RidgePenalty, SplitRecord
     )
     tables = SplitRecords(Table(A[:n], b[:n]), Table(A[n:], b[n:]))
     held = by_hand.ingest(tables)
-    return by_losses, by_hand, SplitRecords((held.training.A, held.training.b), (held.validation.A, held.validation.b)), tables
+    return (
+        by_losses,
+        by_hand,
+        SplitRecords((held.training.A, held.training.b), (held.validation.A, held.validation.b)),
+        tables,
+    )
 
 
 @claim(
@@ -110,7 +115,7 @@ def _ridge_by_losses(d: int, n: int) -> tuple[Problem, RidgePenalty, SplitRecord
     "<= 1e-8; <= 1e-5",
 )
 def bilevel_hypergradient_exact() -> Measured:
-    by_losses, by_hand, raw, tables = _ridge_by_losses(50, 200)
+    by_losses, _, raw, tables = _ridge_by_losses(50, 200)
     A, b, V, c = tables.training.features, tables.training.labels, tables.validation.features, tables.validation.labels
     worst, rough = 0.0, 0.0
 
@@ -228,8 +233,8 @@ def bilevel_peers_speed() -> Measured:
 
 @claim(
     "bilevel",
-    "Biased ridge, 200,000 + 200,000 records, d_x = 3, epsilon = 2, 60 steps: length of the hypergradient at the end over "
-    "that at the start, largest of 5 runs; root sum of the squares of spent mu_t over mu, less 1",
+    "Biased ridge, 200,000 + 200,000 records, d_x = 3, epsilon = 2, 60 steps: length of the hypergradient at the end "
+    "over that at the start, largest of 5 runs; root sum of the squares of spent mu_t over mu, less 1",
     "<= 0.02; <= 1e-12 and not above 0",
 )
 def bilevel_descent_run() -> Measured:
@@ -246,5 +251,3 @@ def bilevel_descent_run() -> Measured:
         ratios.append(float(after / before))
         over = max(over, math.sqrt(float(np.sum((run.sensitivities / run.noise) ** 2))) / descent.price - 1.0)
     return Measured(f"{max(ratios):.4f}; {over:.1e}", max(ratios) <= 0.02 and -1e-12 <= over <= 0.0)
-
-

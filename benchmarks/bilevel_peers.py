@@ -1,13 +1,15 @@
 """One hypergradient of this library and of its peers on the same work, in turn: nothing private, no noise.
 
-Regularised logistic regression, 4,000 training and 4,000 validation records, d_y = 400, the log penalties of four groups
-of coefficients as x. From y = 0, an inner solution with a gradient of 1e-8 and a linear solve with a residual of 1e-8.
+Regularised logistic regression, 4,000 training and 4,000 validation records, d_y = 400, the log penalties of four
+groups of coefficients as x. From y = 0, an inner solution with a gradient of 1e-8 and a linear solve with a residual of
+1e-8.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -78,15 +80,14 @@ def hypergradients() -> dict[str, Callable[[], Floats]]:
         gradient = jax.jit(jax.grad(lambda x: outer(solve(x))))
         return lambda: np.asarray(gradient(jnp.asarray(x)))
 
-    try:
+    with suppress(ImportError):
         import jaxopt
+        from jaxopt.linear_solve import solve_cg
 
-        linear = partial(jaxopt.linear_solve.solve_cg, tol=ACCURACY, maxiter=MOST)
+        linear = partial(solve_cg, tol=ACCURACY, maxiter=MOST)
         lbfgs = jaxopt.LBFGS(inner, tol=ACCURACY, maxiter=MOST, implicit_diff=True, implicit_diff_solve=linear)
         found["jaxopt, L-BFGS"] = compiled(lambda x: lbfgs.run(nought, x).params)
-    except ImportError:
-        pass
-    try:
+    with suppress(ImportError):
         import lineax
         import optimistix
 
@@ -101,19 +102,17 @@ def hypergradients() -> dict[str, Callable[[], Floats]]:
             ).value
 
         found["optimistix, Newton"] = compiled(root)
-    except ImportError:
-        pass
-    try:
+    with suppress(ImportError):
         found["torchopt, L-BFGS"] = _torchopt()
-    except ImportError:
-        pass
     return found
 
 
 def _torchopt() -> Callable[[], Floats]:
     """torchopt differentiates; the inner solver is torch's L-BFGS."""
     import torch
-    import torchopt
+    import torchopt as library
+
+    torchopt: Any = library
 
     A, b, V, c, x = map(torch.as_tensor, _data())
     group = torch.as_tensor(np.repeat(np.arange(GROUPS), D_Y // GROUPS))
@@ -140,7 +139,7 @@ def _torchopt() -> Callable[[], Floats]:
 
     def gradient() -> Floats:
         at = x.clone().requires_grad_(True)
-        y = solved(torch.zeros(D_Y, dtype=torch.float64), at)
+        y: Any = solved(torch.zeros(D_Y, dtype=torch.float64), at)
         value = torch.nn.functional.softplus(-c * (V @ y)).mean()
         return torch.autograd.grad(value, at)[0].numpy()
 

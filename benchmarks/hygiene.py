@@ -210,7 +210,7 @@ def overheard(search: Search, what: str) -> Iterator[None]:
 def estimators() -> dict[str, Any]:
     """One of each estimator, not fitted."""
     lattice = Lattice.hexagon(5_000.0, planted.DOMAIN, killing=0.3)
-    rows: dict[str, Any] = {"feature_bound": 1e6, "mu": 1.0}
+    rows: dict[str, Any] = {"feature_bound": 1e6}
     space = {"alpha": [1.0, 100.0]}
     return {
         "PosteriorSampler": PosteriorSampler(planted.DOMAIN, (12, 14), ridge=5.0, scale=0.1, delta=1e-3, grid=4),
@@ -218,10 +218,10 @@ def estimators() -> dict[str, Any]:
         "PosteriorSampler on a lattice": PosteriorSampler(
             prior=lattice, response_range=(12, 14), scale=1.0, delta=1e-3, rule="closed-form"
         ),
-        "PrivateRidge": PrivateRidge(response_range=(12, 14), **rows),
-        "PrivateLogisticRegression": PrivateLogisticRegression(classes=[0, 1], **rows),
+        "PrivateRidge": PrivateRidge(response_range=(12, 14), mu=1.0, **rows),
+        "PrivateLogisticRegression": PrivateLogisticRegression(classes=[0, 1], noise=1.0, **rows),
         "PrivateSearchCV": PrivateSearchCV(
-            PrivateRidge(response_range=(12, 14), **rows), space, LAW, validation=(np.ones((5, 2)), np.ones(5))
+            PrivateRidge(response_range=(12, 14), mu=1.0, **rows), space, LAW, validation=(np.ones((5, 2)), np.ones(5))
         ),
     }
 

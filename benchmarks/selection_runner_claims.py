@@ -190,7 +190,7 @@ def tuned_learners() -> Measured:
     words, holds = [], True
     for learner, validation, response in (
         (PrivateRidge(1.0, mu=0.3), public, y),
-        (PrivateLogisticRegression((0, 1), 1.0, mu=0.15), labelled, (y > 0).astype(int)),
+        (PrivateLogisticRegression((0, 1), 1.0, noise=20 / 3), labelled, (y > 0).astype(int)),
     ):
         search = PrivateSearchCV(
             learner,

@@ -18,7 +18,7 @@ from discretion.gp import Exponential, Matern52
 from discretion.gp.candidates import CandidatePaths
 from discretion.posterior import ThompsonMechanism, ThompsonSampler
 from discretion.posterior.thompson_account import Draws, response_loss
-from studies.thompson_growth import growths, on_a_line
+from discretion.studies.thompson_growth import growths, on_a_line
 from studies.thompson_regret import DELTA, mechanism, regrets
 
 CANDIDATES, RECORDS = 10_000, 1_000

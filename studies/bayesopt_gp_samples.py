@@ -45,7 +45,7 @@ def gp_sample(seed: int, d: int) -> Task:
         steps=10,
         batch=d + 1,
         few=(d + 4) // 3,
-        update=AdaGrad(0.5),
+        update=AdaGrad(1.0),
         loss_range=(-6.0, 6.0),
         gradients=gradients,
     )

@@ -32,7 +32,8 @@ class Task:
         start: scaled. mu, steps, batch, clip: of the search; steps * batch evaluations are everyone's.
         few, length: evaluations a step where old ones are used again, and the length scale there; both were chosen on
             other samples.
-        update: the rule of every method that follows gradients.
+        update: the rule of every method that follows gradients, of the rate that suits forward differences best on
+            other samples.
         loss_range: to which losses are clamped where a choice among candidates is paid for.
         gradients: theta -> the gradients of the n losses, (n, d), where there are any.
     """

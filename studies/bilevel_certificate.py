@@ -95,9 +95,11 @@ def draw(found: list[Row], path: Path) -> None:
     shares = [row.share for row in hardest]
     left.semilogx(shares, [row.noise for row in hardest], "o-", color="#27607f")
     left.set(xlabel="inner error over K/(Cn)", ylabel="noise over that of exact solutions", ylim=(0.95, 2.05))
-    for name, style in zip(SOLVERS, ("o-", "s-", "^-"), strict=True):
-        right.loglog(shares, [row.gradients[name] for row in hardest], style, label=name)
+    looks = (("o-", "#27607f"), ("s-", "#b5442e"), ("^-", "#7d8491"))
+    for name, (style, colour) in zip(SOLVERS, looks, strict=True):
+        right.loglog(shares, [row.gradients[name] for row in hardest], style, color=colour, label=name)
     right.set(xlabel="inner error over K/(Cn)", ylabel=f"inner gradients, kappa = {hardest[0].kappa:.0f}")
+    right.set_ylim(3, 400)
     right.legend(frameon=False)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

@@ -125,7 +125,7 @@ def released_inner(d_y: int, seed: int) -> float:
 
 
 def penalty(d_y: int, seed: int, weight: float = 1.0, inner_steps: int = 3) -> float:
-    """The penalty method, clipped at its natural sizes; weight, inner steps and share the best of 18 tried on the data."""
+    """The penalty method, clipped at its natural sizes; the best of 18 settings that were tried on the data."""
     import jax.numpy as jnp
 
     from discretion.bilevel.backends import JaxBackend
@@ -136,7 +136,7 @@ def penalty(d_y: int, seed: int, weight: float = 1.0, inner_steps: int = 3) -> f
         inner=lambda x, y, z: 0.5 * jnp.sum((y - B @ x - z) ** 2),
         backend=JaxBackend(),
         x_domain=Centres.x_domain,
-        counts=N,
+        counts=Counts(N),
         y_init=np.zeros(d_y),
     )
     method = PenaltyDescent(

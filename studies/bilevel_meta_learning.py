@@ -7,7 +7,8 @@ judged by: predict the log price from age and place, by a ridge regression drawn
 
 Every record is a whole square. The hypergradient of a square depends on that square alone, so that clipping it is all
 there is to do. A quarter of the squares is kept back; the table shows their error with the private centre, with none
-(x = 0, each square alone) and with the centre that is not private. Scales come from 2017, which counts as public.
+(x = 0, each square alone) and with the centre of as many steps without noise. Scales come from 2017, which counts as
+public.
 
 ``python -m studies.bilevel_meta_learning [FIGURE]`` prints the table and draws the figure.
 """
@@ -71,7 +72,7 @@ def features(place: Floats, new: Floats) -> Floats:
 def tasks(year: int = 2018) -> Tasks:
     """The squares of a year."""
     table = np.genfromtxt(london_sales(year), delimiter=",", skip_header=1, usecols=(0, 2, 3, 4))
-    response = np.clip((np.log(table[:, 0]) - 13.1) / 0.55, -2.0, 2.0)  # 2017: mean 13.1, deviation 0.55
+    response = np.clip((np.log(table[:, 0]) - 13.1) / 0.55, -2.0, 2.0)  # 2017: quartiles 12.7, 13.0, 13.4
     square = (table[:, 2] // SIDE) * 10_000 + table[:, 3] // SIDE
     X = features(table[:, 2:4], table[:, 1])
     order = np.random.default_rng(year).permutation(len(table))  # the public rule

@@ -36,7 +36,7 @@ from discretion.selection import (
 
 Array = NDArray[np.float64]
 
-DELTA, MU = 1e-5, 0.3
+DELTA, NOISE = 1e-5, 10 / 3
 PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 BOUNDS = (0.5, 1.0, 2.0, 4.0)
 MEANS = (1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
@@ -66,7 +66,7 @@ def candidates() -> list[LogisticMechanism]:
             dimension=16,
             feature_bound=bound,
             alpha=alpha,
-            mu=MU,
+            noise=NOISE,
             delta=DELTA,
             intercept=True,
             neighbours=Neighbours.ADD_REMOVE,

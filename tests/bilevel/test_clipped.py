@@ -107,11 +107,8 @@ def test_the_pair_of_add_remove_would_be_too_cheap_under_replacement():
     ours = SubsampledGaussian(q, z, neighbours=Neighbours.REPLACE).delta(epsilon)
     usual = SubsampledGaussian(q, z, neighbours=Neighbours.ADD_REMOVE).delta(epsilon)
     assert usual < truth <= ours * (1 + 1e-9)
-    with pytest.raises(ValueError, match="relation|neighbours"):
-        _ = (
-            ClippedSteps(3, 1.0, Neighbours.ADD_REMOVE, 0.1).loss
-            + GaussianDP(1.0, neighbours=Neighbours.REPLACE)
-        )
+    with pytest.raises(ValueError, match=r"relation|neighbours"):
+        _ = ClippedSteps(3, 1.0, Neighbours.ADD_REMOVE, 0.1).loss + GaussianDP(1.0, neighbours=Neighbours.REPLACE)
 
 
 def test_samples():
@@ -119,7 +116,9 @@ def test_samples():
     assert abs(took.mean() - 0.125) < 0.004
     for wrong in (0.0, 1.0, -0.1, math.nan):
         with pytest.raises(ValueError, match="sample_rate"):
-            ClippedSteps.within(steps=2, mu=1.0, epsilon=None, delta=1e-6, neighbours=Neighbours.REPLACE, sample_rate=wrong)
+            ClippedSteps.within(
+                steps=2, mu=1.0, epsilon=None, delta=1e-6, neighbours=Neighbours.REPLACE, sample_rate=wrong
+            )
 
 
 # --- The assumption-free mode ---
@@ -163,7 +162,7 @@ def test_clipped_mode_is_the_implicit_method_where_nothing_is_clipped():
     rng, n = np.random.default_rng(4), 400
     given, Z = problem(n), table(rng, n)
     mechanism = ClippedBilevel(
-        problem=given, clips=(20.0, 20.0, 20.0), rates=(0.7, 0.7, 0.7), steps=400, mu=1e7, output="window"
+        problem=given, clips=(20.0, 20.0, 20.0), rates=(0.7, 0.7, 0.7), steps=250, mu=1e7, output="window"
     )
     run = mechanism.run(Z, SeededRandomness(0))
     start = np.linalg.norm(hypergradient(given, np.ones(2), Z))
@@ -277,15 +276,15 @@ def test_separable_with_a_back_end_and_a_sample():
 def test_penalty_method_costs_and_finds():
     rng, n = np.random.default_rng(6), 300
     given, Z = problem(n), table(rng, n)
-    mechanism = PenaltyDescent(problem=given, weight=20.0, clip=50.0, inner_clip=50.0, steps=40, inner_steps=25, rate=1.0,
-                               inner_rate=0.8, mu=1e7)  # fmt: skip
+    wide = {"weight": 20.0, "clip": 50.0, "inner_clip": 50.0, "rate": 1.0, "inner_rate": 0.8}
+    mechanism = PenaltyDescent(problem=given, steps=25, inner_steps=12, mu=1e7, **wide)
     outer, inner = mechanism.noise
-    spent = 40 * ((2 * 50 / n / outer) ** 2 + 2 * 25 * (2 * 50 / n / inner) ** 2)
+    spent = 25 * ((2 * 50 / n / outer) ** 2 + 2 * 12 * (2 * 50 / n / inner) ** 2)
     assert math.sqrt(spent) == pytest.approx(1e7, rel=1e-9)
     run = mechanism.run(Z, SeededRandomness(0))
     start = np.linalg.norm(hypergradient(given, np.ones(2), Z))
     assert np.linalg.norm(hypergradient(given, run.x, Z)) < 0.1 * start
     split = problem(Counts(200, 100), "split")
-    run = PenaltyDescent(problem=split, weight=20.0, clip=50.0, inner_clip=50.0, steps=3, inner_steps=5, rate=1.0,
-                         inner_rate=0.8, epsilon=1.0).run(SplitRecords(Z[:200], Z[200:]), SeededRandomness(0))  # fmt: skip
+    brief = PenaltyDescent(problem=split, steps=3, inner_steps=5, epsilon=1.0, **wide)
+    run = brief.run(SplitRecords(Z[:200], Z[200:]), SeededRandomness(0))
     assert run.certificate.epsilon <= 1.0

@@ -17,7 +17,7 @@ from discretion.privacy import Certificate, Ledger
 ACCOUNT = ["--n", "400", "--ridge", "8", "--scale", "0.0375"]
 FILES = {
     *("certificate.json", "certificate.txt", "paths.csv", "paths.geojson"),
-    *("excursion.geojson", "map.png", "paths.png"),
+    *("excursion.geojson", "map.png", "paths.png", "report.html"),
 }
 
 

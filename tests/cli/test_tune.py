@@ -157,7 +157,7 @@ def test_no_run_at_all_is_said_plainly_paid_for_and_has_an_exit_code(table, tmp_
     done = tuned(table, out, code=NO_MAP, ledger=book, **NO_RUN)
     assert "No run was drawn" in done.stdout
     assert "price is paid" in done.stdout
-    assert {each.name for each in out.iterdir()} == {"certificate.json", "certificate.txt", "tuning.json"}
+    assert {each.name for each in out.iterdir()} == {"certificate.json", "certificate.txt", "report.html", "tuning.json"}
     assert json.loads((out / "tuning.json").read_text())["outcome"] == Outcome.DEFAULT
     assert [entry.state for entry in Ledger.open(book).entries()] == [State.BOOKED]
     assert not Path(f"{book}.search").exists()

@@ -17,7 +17,6 @@ from discretion.posterior import LOSSES
 from discretion.posterior.thompson import HorizonReached, ThompsonSampler
 from discretion.posterior.thompson_account import ChowdhuryGopalan, response_loss
 from discretion.posterior.thompson_mechanism import Responses, ThompsonMechanism
-from discretion.posterior.transcript import RunError, Transcript
 from discretion.privacy import (
     BudgetExceeded,
     Ledger,
@@ -29,6 +28,8 @@ from discretion.privacy import (
     State,
     verify,
 )
+from discretion.privacy.once import RunError
+from discretion.privacy.transcript import Transcript
 
 C = np.random.default_rng(0).uniform(size=(30, 2))
 PLANTED = 0.123456789

@@ -10,7 +10,7 @@ from discretion.cli import app
 
 PUBLIC = (
     "--covariates easting_m,northing_m --response price_gbp --transform log --outside drop "
-    "--domain 503000:562000,155000:201000 --response-range 12:14 --delta 1e-3 --epsilon 8 --threshold 13 "
+    "--domain 503000:562000,155000:201000 --response-range 12:14 --delta 1e-3 --epsilon 8 --threshold 13.28 "
     "--crs EPSG:27700 --unit sale"
 )
 
@@ -33,7 +33,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sums = f"release {table} {PUBLIC} --kernel rbf --length-scale 0.2 --grid 31,25 --floor 2 --ledger {book}"
     command(f"{sums} --private-report {home / 'private.txt'} --out {home / 'sums'}")
     paths = f"release {table} {PUBLIC} --mechanism posterior --ridge 30 --length-scale 0.2 --grid 12,10 --paths 3"
-    command(f"{paths} --ledger {book} --out {home / 'paths'}")
+    command(f"{paths} --threshold 13 --ledger {book} --out {home / 'paths'}")
     lattice = f"release {table} {PUBLIC} --prior lattice:6000 --ridge 6 --rule closed-form --paths 2"
     command(f"{lattice} --out {home / 'lattice'}")
     return home

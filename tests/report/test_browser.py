@@ -1,6 +1,7 @@
 """Pages in a real browser: quiet consoles, controls that do what they say, room on every screen, axe-core content."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_no_error_no_request_and_no_sideways_scrolling(page, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_choice_of_the_map_changes_it(page, kind):
     window = page(kind)
-    inputs = "document.querySelectorAll('#controls input')"
+    inputs = "document.querySelectorAll('#controls input:enabled')"
     count = window.script(f"return {inputs}.length")
     assert count >= 2
     before = window.drawn()
@@ -89,7 +90,7 @@ def test_buttons_keys_wheel_and_drags_move_the_map(page, kind):
     for key in ("\ue012", "\ue013", "\ue013", "\ue014", "\ue014", "\ue015", "\ue015"):  # arrows
         press(window, key)
         seen.append(window.drawn())
-    assert all(a != b for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a != b for a, b in pairwise(seen))
     assert window.script("return document.getElementById('readout').textContent") != ""
     press(window, "-")
     assert window.script(scale) < zoomed

@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ from discretion.gp import Box
 from discretion.posterior import KernelSumMechanism, ThompsonMechanism, ThompsonSampler
 from discretion.posterior.confidence import local_mean
 from discretion.posterior.records import Records
-from discretion.privacy import Certificate, PureDP, SeededRandomness
+from discretion.privacy import Certificate, PureDP, Release, SeededRandomness
 from discretion.report import View, audit_page, report, report_folder, write_folder_report
 from discretion.report.folder import digest, read_scene
 from discretion.report.scene import ABSENT, MOST_VALUES, RAMP, Layer, Scene
+from discretion.selection import Outcome, SelectionRelease
 from discretion.spatial import maps
 from discretion.spatial.projection import Projection
 
@@ -235,11 +236,19 @@ def test_no_page_where_none_is_wanted(released, tmp_path):
     words = (
         f"release {released / 'sales.csv'} --covariates easting_m,northing_m --response price_gbp --transform log "
         "--domain 503000:562000,155000:201000 --response-range 12:14 --delta 1e-3 --epsilon 8 --outside drop --grid 4 "
-        f"--length-scale 0.2 --no-report --out {tmp_path / 'out'}"
+        f"--length-scale 0.2 --floor 2 --threshold 13 --no-report --out {tmp_path / 'out'}"
     )
     assert CliRunner().invoke(app, words.split()).exit_code == 0
     assert not (tmp_path / "out" / "report.html").exists()
-    assert (tmp_path / "out" / "sums.csv").exists()
+    # Made later, from files in the plane's own coordinates.
+    target = write_folder_report(tmp_path / "out")
+    data = json.loads(Markup(target.read_text()).data["map-data"])
+    assert data["grid"] == [4, 4]
+    assert [line["name"].split(":")[0] for line in data["lines"]] == [
+        "Surely yes inside (inner set)",
+        "Surely no outside (outer set)",
+        "Estimate",
+    ]
 
 
 # --- other kinds of releases
@@ -281,6 +290,37 @@ def test_paths_on_a_line_are_a_chart():
     assert "2 released paths along the covariate." in report(release)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Odd(Release):
+    """A release of a kind that pages know nothing of."""
+
+    weights: np.ndarray
+    name: str
+
+
+def test_any_other_release_shows_its_fields():
+    made = sums(scale=1.0, delta=1e-3, grid=(4, 4)).run(
+        Records(np.full((3, 2), 0.5), np.full(3, 0.5)), SeededRandomness(1)
+    )
+    page = report(Odd(made.certificate, np.arange(40.0).reshape(5, 8), "<b>"))
+    found = Markup(page)
+    assert found.mistakes == []
+    assert "array of shape 5 x 8: 0, 1, 2" in found.text
+    assert "<b>" in found.text
+
+
+def test_a_search_shows_the_map_of_its_winner_and_what_was_chosen():
+    made = sums(scale=1.0, delta=1e-3, grid=(4, 4)).run(
+        Records(np.full((3, 2), 0.5), np.full(3, 0.5)), SeededRandomness(1)
+    )
+    choice = {"length_scale": 0.3}
+    chosen = SelectionRelease(made.certificate, Outcome.CHOSEN, made, 0, choice, 0.75, 0.5)
+    found = Markup(report(chosen, view=View(floor=0.0)))
+    assert found.mistakes == []
+    assert "length scale" in found.text
+    assert json.loads(found.data["map-data"])["grid"] == [4, 4]
+
+
 def test_an_audit_stands_beside_the_claim(released, tmp_path):
     audit = {"epsilon_lower": 0.61237, "claimed": 8.0, "delta": 1e-3, "refuted": False, "confidence": 0.95}
     (tmp_path / "audit.json").write_text(json.dumps(audit))
@@ -295,7 +335,10 @@ def test_an_audit_stands_beside_the_claim(released, tmp_path):
     assert CliRunner().invoke(app, words).exit_code == 0
     text = Markup((tmp_path / "x.html").read_text()).text
     assert "epsilon is at least 0.612 at delta 0.001 with 95 % confidence" in text
-    refuted = audit_page(audit | {"refuted": True})
+    refuted = audit_page(audit | {"refuted": True, "rates": [{"false_positive": 0.05, "true_positive": 0.08}]})
+    alone = CliRunner().invoke(app, ["report", str(tmp_path / "audit.json")])
+    assert alone.exit_code == 0
+    assert "Audit of a private release" in (tmp_path / "report.html").read_text()
     assert Markup(refuted).mistakes == []
     assert "refutes the claim" in refuted
 
@@ -303,7 +346,7 @@ def test_an_audit_stands_beside_the_claim(released, tmp_path):
 def test_a_release_without_a_bound_says_so():
     mechanism = sums(scale=1.0, delta=1e-3, grid=(4, 4))
     release = mechanism.run(Records(np.full((3, 2), 0.5), np.full(3, 0.5)), SeededRandomness(1))
-    endless = PureDP(math.inf).to_dict()
+    endless = PureDP(math.inf, neighbours=release.certificate.neighbours).to_dict()
     made = replace(release.certificate, epsilon=math.inf, loss=endless)
     found = Markup(report(made))
     assert found.mistakes == []

@@ -187,7 +187,7 @@ def test_no_records_make_the_minimiser_fail(alpha, mu):
         dimension=3,
         feature_bound=1.0,
         alpha=alpha,
-        mu=mu,
+        noise=1 / mu,
         delta=1e-6,
         neighbours=Neighbours.ADD_REMOVE,
         most_records=30,
@@ -209,7 +209,7 @@ def test_no_records_make_the_minimiser_fail(alpha, mu):
 def test_parameters_beyond_double_precision_are_refused_whatever_the_records():
     for n in (0, 1):
         mechanism = LogisticMechanism(
-            dimension=1, feature_bound=1.0, alpha=1e-13, mu=0.1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE
+            dimension=1, feature_bound=1.0, alpha=1e-13, noise=10.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE
         )
         with pytest.raises(PublicError, match="Double precision") as raised:
             mechanism.check(LabelledRecords(np.ones((n, 1)), np.zeros(n)))
@@ -230,11 +230,11 @@ def test_logistic_learns_and_says_what_it_costs():
 def test_each_class_against_the_rest_is_paid_for():
     X, y = data(2000, d=2)
     labels = np.digitize(y, (-0.2, 0.2))
-    model = PrivateLogisticRegression((0, 1, 2), 1.0, mu=1.0, neighbours="add-remove").fit(X, labels)
+    model = PrivateLogisticRegression((0, 1, 2), 1.0, noise=1.0, neighbours="add-remove").fit(X, labels)
     assert model.coef_.shape == (3, 2)
     assert model.predict_proba(X).shape == (2000, 3)
     one = LogisticMechanism(
-        dimension=2, feature_bound=1.0, alpha=1.0, mu=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE
+        dimension=2, feature_bound=1.0, alpha=1.0, noise=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE
     )
     assert model.privacy_loss().renyi(5.0) == pytest.approx(3 * one.privacy_loss().renyi(5.0), rel=1e-12)
     assert model.release_.certificate.n is None
@@ -243,18 +243,18 @@ def test_each_class_against_the_rest_is_paid_for():
 def test_classes_are_declared():
     X, y = data(50)
     with pytest.raises(ValueError, match="Declare the classes"):
-        PrivateLogisticRegression(mu=1.0).fit(X, y > 0)
+        PrivateLogisticRegression(noise=1.0).fit(X, y > 0)
     with pytest.raises(PublicError, match="declared classes") as raised:
-        PrivateLogisticRegression((0, 1), mu=1.0).fit(X, np.full(50, 7321))
+        PrivateLogisticRegression((0, 1), noise=1.0).fit(X, np.full(50, 7321))
     assert "7321" not in str(raised.value)
     with pytest.raises(PublicError):
-        PrivateLogisticRegression((0, 1), mu=1.0).fit(X, np.array([None] * 50))
+        PrivateLogisticRegression((0, 1), noise=1.0).fit(X, np.array([None] * 50))
 
 
 # --- both
 
 
-@pytest.mark.parametrize("make", [PrivateRidge, lambda **more: PrivateLogisticRegression((0, 1), **more)])
+@pytest.mark.parametrize("make", [PrivateRidge, lambda mu=None, **more: PrivateLogisticRegression((0, 1), noise=mu, **more)])
 class TestBoth:
     def fitted(self, make, X, **more):
         return make(mu=1.0, **more).fit(X, (X[:, 0] > 0).astype(float))
@@ -315,7 +315,7 @@ class TestBoth:
         assert "planted" not in str(raised.value)
         assert raised.value.__context__ is None
 
-    def test_mu_or_epsilon(self, make):
+    def test_noise_or_epsilon(self, make):
         for both in ({}, {"mu": 1.0, "epsilon": 1.0}):
-            with pytest.raises(ValueError, match="either mu"):
+            with pytest.raises(ValueError, match="Give either"):
                 make(**both).privacy_loss(50)

@@ -153,7 +153,7 @@ def test_noisy_accuracy_on_disjoint_records():
     labels = (y > 0).astype(int)
     score = NoisyScore(correct, 0.0, 1.0, mu=0.5, fraction=0.2, name="accuracy")
     search = PrivateSearchCV(
-        PrivateLogisticRegression((0, 1), 1.0, mu=0.3), {"alpha": [1.0, 1e4]}, forced(8), scoring=score
+        PrivateLogisticRegression((0, 1), 1.0, noise=10 / 3), {"alpha": [1.0, 1e4]}, forced(8), scoring=score
     ).fit(X, labels)
     assert search.score(X, labels) > 0.8
     assert abs(search.best_score_ - search.score(X, labels)) < 0.1
@@ -169,7 +169,7 @@ def test_what_a_mechanism_refuses_is_refused_before_anything_is_spent(tmp_path, 
     ledger = Ledger.create(tmp_path / "l", dataset="people", epsilon=30.0, delta=1e-6)
     labels = np.zeros(n, dtype=int)
     labels[0] = label
-    model = PrivateLogisticRegression((0, 1), mu=0.1, neighbours="add-remove", most_records=30)
+    model = PrivateLogisticRegression((0, 1), noise=10.0, neighbours="add-remove", most_records=30)
     search = PrivateSearchCV(model, SPACE, forced(3), scoring=PublicScore(same))
     for book in (ledger, None):
         with pytest.raises(PublicError, match=message):
@@ -182,8 +182,12 @@ def test_what_a_mechanism_refuses_is_refused_before_anything_is_spent(tmp_path, 
 def test_a_private_number_of_records_makes_no_difference(learner, n):
     """Neither few records nor none, nor an empty part of them, make a search fail."""
     X, labels = np.full((n, 1), 0.5), np.zeros(n, dtype=int)
-    private = {"mu": 0.01, "neighbours": "add-remove"}
-    model = PrivateRidge(**private) if learner == "ridge" else PrivateLogisticRegression((0, 1), **private)
+    private = "add-remove"
+    model = (
+        PrivateRidge(mu=0.01, neighbours=private)
+        if learner == "ridge"
+        else PrivateLogisticRegression((0, 1), noise=100.0, neighbours=private)
+    )
     for fraction in (0.05, 0.5, None):
         score = NoisyScore(correct, 0.0, 1.0, 0.01, fraction=fraction)
         search = PrivateSearchCV(model, SPACE, forced(4), scoring=score).fit(X, labels)
@@ -313,7 +317,7 @@ LEARNERS = {
     "sampler": (PosteriorSampler, SQUARE | {"scale": 1.0}, {"ridge": [10.0, 20.0]}),
     "kernel sum": (KernelSum, SQUARE, {"scale": [5.0, 6.0]}),
     "ridge": (PrivateRidge, {"mu": 0.5}, {"alpha": [1.0, 2.0]}),
-    "logistic": (PrivateLogisticRegression, {"mu": 0.5, "classes": (-1, 1)}, {"alpha": [1.0, 2.0]}),
+    "logistic": (PrivateLogisticRegression, {"noise": 2.0, "classes": (-1, 1)}, {"alpha": [1.0, 2.0]}),
 }
 
 

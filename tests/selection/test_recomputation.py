@@ -250,9 +250,9 @@ def test_a_stated_loss_must_be_the_one_that_follows():
 ESTIMATORS = {
     "ridge": (PrivateRidge(2.0, mu=0.5), {"alpha": [1.0, 10.0]}, 0),
     "ridge, epsilon": (PrivateRidge(2.0, epsilon=0.5), {"feature_bound": [1.0, 2.0]}, 0),
-    "logistic": (PrivateLogisticRegression([0, 1], 2.0, mu=0.5), {"alpha": [1.0, 10.0]}, 0),
+    "logistic": (PrivateLogisticRegression([0, 1], 2.0, noise=2.0), {"alpha": [1.0, 10.0]}, 0),
     "add-remove": (
-        PrivateLogisticRegression(np.array([0, 1]), 2.0, mu=0.5, neighbours="add-remove", most_records=500),
+        PrivateLogisticRegression(np.array([0, 1]), 2.0, noise=2.0, neighbours="add-remove", most_records=500),
         {"alpha": [1.0]},
         0,
     ),
@@ -283,9 +283,9 @@ def test_estimators_are_verified(name):
     assert (checked.refused, checked.differences) == ((), ())
     assert any("as declared: Declared" in each for each in certificate.declared) is (name == "declared")
     if name == "logistic":
-        lower = changed(certificate, of("common", "mu"), 0.1)
+        lower = changed(certificate, of("common", "noise"), 10.0)
         assert verify(lower, ALL).differences  # more than is needed
-        assert verify(changed(certificate, of("common", "mu"), 1.0), ALL).refused
+        assert verify(changed(certificate, of("common", "noise"), 1.0), ALL).refused
 
 
 def zero(model, X, y):
@@ -295,8 +295,9 @@ def zero(model, X, y):
 def test_linear_models_are_verified_alone():
     rng = np.random.default_rng(1)
     X, y = rng.uniform(-1, 1, size=(60, 2)), rng.integers(0, 2, 60).astype(float)
-    for model in (PrivateRidge(2.0, mu=0.5), PrivateLogisticRegression([0, 1], 2.0, mu=0.5)):
+    for model in (PrivateRidge(2.0, mu=0.5), PrivateLogisticRegression([0, 1], 2.0, noise=2.0)):
         certificate = model.set_params(randomness=SeededRandomness(0)).fit(X, y).release_.certificate
         assert verify(certificate, ALL).verified
-        assert not verify(changed(certificate, of("mu"), 1.0), ALL).verified
+        strength = "mu" if isinstance(model, PrivateRidge) else "noise"
+        assert not verify(changed(certificate, of(strength), 1.0), ALL).verified
         assert not verify(certificate, LOSSES).verified

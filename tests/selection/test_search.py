@@ -61,7 +61,9 @@ def test_the_price_is_that_of_the_bounds():
     one = GaussianDP(0.5, neighbours="replace")
     assert search().run_loss(50) == one
     assert search().privacy_loss(50).epsilon(1e-6) == selection_loss(one, LAW).epsilon(1e-6)
-    assert search(rule="renyi").privacy_loss(50).epsilon(1e-6) == selection_loss(one, LAW, rule="renyi").epsilon(1e-6)
+    # as it is stored: a table
+    stored = search(rule="renyi").privacy_loss(50).epsilon(1e-6)
+    assert stored == pytest.approx(selection_loss(one, LAW, rule="renyi").epsilon(1e-6), rel=1e-11)
 
 
 def test_candidates_are_averaged_by_their_weights():

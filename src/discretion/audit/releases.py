@@ -200,7 +200,11 @@ def _data(mechanism: PosteriorMechanism, places: Array) -> Array:
     domain = mechanism.domain
     if mechanism.coordinates == "data":
         return places
-    return domain.from_unit(places) if isinstance(domain, Box) else domain.center + domain.radius * places
+    return (
+        domain.from_unit(places)
+        if isinstance(domain, Box)
+        else np.asarray(domain.center) + 2.0 * domain.radius * (places - 0.5)
+    )
 
 
 # --- kernel sums --------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.clipping import ClippedSteps, clipped_sum
-from discretion.bilevel.descent import Output, public_output
+from discretion.bilevel.outputs import Output, public_output
 from discretion.bilevel.problem import Grid, Layout, Problem, SplitRecords
 from discretion.gp import Ball
 from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
@@ -165,7 +165,9 @@ class ClippedBilevel:
         """
         problem, counts = self.problem, self.problem.counts
         d_y, scale = len(y), 1.0 / np.repeat(self.clips, (len(y), len(y), len(x)))
-        to, derivatives, least = problem.backend, problem.derivatives, min(counts.training, counts.outer)
+        to: Any = problem.backend
+        derivatives: Any = problem.derivatives
+        least = min(counts.training, counts.outer)
         split = isinstance(held, SplitRecords)
         total = np.zeros(len(scale))
         for part, n, inner, outer in (
@@ -176,13 +178,13 @@ class ClippedBilevel:
             takes_part = self.account.sample(to.count(part), randomness)
             for at in range(0, len(takes_part), _BLOCK):
                 block = slice(at, at + _BLOCK)
-                some = to.some(part, block)  # pyright: ignore[reportAttributeAccessIssue]
+                some = to.some(part, block)
                 rows = np.zeros((len(takes_part[block]), len(scale)))
                 if inner:
-                    rows += derivatives.inner_rows(x, y, v, some)  # pyright: ignore[reportAttributeAccessIssue]
+                    rows += derivatives.inner_rows(x, y, v, some)
                     rows[:, 2 * d_y :] *= -1.0
                 if outer:
-                    first = derivatives.outer_first(x, y, some)  # pyright: ignore[reportAttributeAccessIssue]
+                    first = derivatives.outer_first(x, y, some)
                     rows[:, d_y : 2 * d_y] -= first[:, len(x) :]
                     rows[:, 2 * d_y :] += first[:, : len(x)]
                 total += (least / n) * clipped_sum(rows * scale, 1.0, takes_part[block], n)
@@ -199,13 +201,14 @@ class ClippedBilevel:
         x = np.array(domain.center) if isinstance(domain, Ball) else 0.5 * np.add(domain.lower, domain.upper)
         y, v, d_y = problem.y_init, np.zeros_like(problem.y_init), len(problem.y_init)
         sigma = account.multiplier / (min(counts.training, counts.outer) * (account.sample_rate or 1.0))
+        derivatives: Any = problem.derivatives
         c_y, c_v, c_x = self.clips
         scale = np.repeat(self.clips, (d_y, d_y, len(x)))
         path, released = [x], []
         for _ in range(account.steps):
             mean = self.mean(x, y, v, held, randomness)
             noisy = to_lattice(mean + sigma * randomness.standard_normal(mean.shape), lattice_spacing(sigma)) * scale
-            reg = problem.derivatives.regulariser(x, y, v)  # pyright: ignore[reportAttributeAccessIssue]
+            reg = derivatives.regulariser(x, y, v)
             noisy[: 2 * d_y] += reg[: 2 * d_y]
             noisy[2 * d_y :] -= reg[2 * d_y :]
             y = _shortened(y - self.rates[0] * noisy[:d_y], self.inner_radius)

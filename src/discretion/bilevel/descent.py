@@ -14,17 +14,19 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.budget import RULE, gaussian_budget, step_budgets
-from discretion.bilevel.constants import Constants, MissingConstant, Refused
+from discretion.bilevel.constants import MissingConstant, Refused
+from discretion.bilevel.descent_report import DescentReport, Step
 from discretion.bilevel.first_order import gradient_descent, lbfgs
 from discretion.bilevel.hypergradient import LinearSolver, certified_inner, implicit_gradient
+from discretion.bilevel.outputs import Output, public_output
 from discretion.bilevel.problem import BilevelProblem, Grid, InnerSolver, Layout, Problem
-from discretion.bilevel.sensitivity import Bound, hypergradient_sensitivity, inexactness, lipschitz, smoothness
+from discretion.bilevel.sensitivity import hypergradient_sensitivity, inexactness, lipschitz, smoothness
 from discretion.bilevel.solvers import newton
 from discretion.gp import Ball, Box
 from discretion.privacy import (
@@ -44,15 +46,11 @@ from discretion.privacy.quiet import quiet
 __all__ = [
     "Descent",
     "DescentRelease",
-    "DescentReport",
-    "Step",
     "default_steps",
     "noisy_hypergradient",
-    "public_output",
 ]
 
 Floats = NDArray[np.float64]
-Output = Literal["tail", "window", "uniform"]
 
 _SOLVERS: dict[str, InnerSolver] = {"newton": newton, "lbfgs": lbfgs, "gd": gradient_descent}
 _ROUNDING = 1e-6  # of the sensitivity: sums and products of double precision in a hypergradient
@@ -63,86 +61,6 @@ LIMITS = (
     "Run time depends on the records; so would a refusal because an inner solver did not reach its accuracy.",
     "Floating point: the noise is a continuous Gaussian in double precision, whose last bits a public lattice hides.",
 )
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one step at a public point rests on: all public.
-
-    Attributes:
-        exact: 2K/n, of the exact hypergradient, with its break-down.
-        inexactness: C.
-        alpha: distance of the inner solution. tau: residual of the linear solve. tolerance: mu_g alpha.
-        sensitivity: 2K/n + 2 C alpha + 2 l tau, rounding included.
-        constants: at the point.
-    """
-
-    exact: Bound
-    inexactness: float
-    alpha: float
-    tau: float
-    tolerance: float
-    sensitivity: float
-    constants: Constants
-
-
-@dataclass(frozen=True)
-class DescentReport:
-    """What a run rests on: all public, and known before a record is read.
-
-    Attributes:
-        start: what the first step rests on.
-        steps: T. mu: of the run. epsilon, delta: what it costs. rate: eta.
-        noise: sigma of the first step in each coordinate.
-        share: mu_t^2 / mu^2 of the first step, for the break-down of the cost.
-        steepest: L_Phi, most that a hypergradient is long; None if unknown.
-        expected: root of the bound of the mean squared hypergradient over the steps, where the walls of the domain are
-            not met; None where constants are missing. Above `steepest` it promises nothing.
-        verified: whether the constants are facts made true by clipping.
-        certified: whether every accuracy is checked while running.
-    """
-
-    start: Step
-    steps: int
-    mu: float
-    epsilon: float
-    delta: float
-    rate: float
-    noise: float
-    share: float
-    steepest: float | None
-    expected: float | None
-    verified: bool
-    certified: bool = True
-
-    @property
-    def informative(self) -> bool | None:
-        """Whether the bound promises a hypergradient shorter than the constants do; None if unknown."""
-        return None if self.expected is None or self.steepest is None else self.expected < self.steepest
-
-    def text(self) -> str:
-        """For a person."""
-        s = self.start
-        parts = ", ".join(f"{name} {value:.3g}" for name, value in s.exact.parts.items() if value)
-        lines = [
-            f"{self.steps} steps of rate {self.rate:.4g}, mu = {self.mu:.4g}: epsilon {self.epsilon:.4g} at delta "
-            f"{self.delta:g}; the first step has {100 * self.share:.3g} % of mu^2.",
-            f"One record moves the hypergradient at the start by at most {s.sensitivity:.4g}: {s.exact.value:.4g} "
-            f"exactly ({s.exact.rule}: {parts}), the rest for inner solutions off by {s.alpha:.3g} and residuals "
-            f"of {s.tau:.3g}.",
-            f"Noise at the start {self.noise:.4g} in each coordinate.",
-        ]
-        if self.expected is not None and self.steepest is not None:
-            verdict = "" if self.informative else " It promises nothing: more records, or a larger epsilon, are needed."
-            lines += [
-                f"Bound of the root mean squared hypergradient {self.expected:.3g}; none is longer than "
-                f"{self.steepest:.3g}.{verdict}"
-            ]
-        lines += ["The constants are facts: records are clipped." if self.verified else "You answer for the constants."]
-        lines += ["Inner solutions and linear solves are certified." if self.certified else "NOT CERTIFIED."]
-        return "\n".join(lines)
-
-    __str__ = text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +84,7 @@ class DescentRelease(Release):
     facts: DescentReport
 
     def report(self) -> DescentReport:
-        """Constants, break-down of the sensitivity and the cost, accuracies, and whether the run could be informative."""
+        """Constants, break-down of sensitivity and cost, accuracies, and whether the run could be informative."""
         return self.facts
 
 
@@ -311,9 +229,13 @@ class Descent:
         problem = self.problem
         c = problem.constants(x)
         exact, C = hypergradient_sensitivity(c, problem.counts), inexactness(c)
-        if not math.isfinite(exact.value) or exact.value == 0.0:
-            what = "can move it at all: descend without noise" if exact.value == 0 else "has a bounded effect"
-            raise Refused(f"No step of the hypergradient: no record {what}.")
+        if exact.value == 0.0:
+            raise Refused("No record can move the hypergradient: descend without noise, on any public records.")
+        if not math.isfinite(exact.value):
+            raise Refused(
+                "What one record does to the hypergradient has no finite bound here: bound the domain, or raise the "
+                "least strong convexity."
+            )
         allowed = self.accuracy * exact.value
         alpha = allowed / C if C > 0 else allowed  # any distance would do where C = 0
         tau = allowed / c.l if c.l > 0 else allowed
@@ -460,23 +382,6 @@ def default_steps(problem: BilevelProblem, mu: float, sensitivity: float) -> int
     return max(1, min(_MOST_STEPS, math.floor(best + 0.5))) if math.isfinite(best) else _MOST_STEPS
 
 
-def public_output(rule: Output, path: Floats, gradients: Floats, randomness: Randomness) -> Floats:
-    """The point to use of a public path x_0, ..., x_T with noisy gradients at x_0, ..., x_{T-1}: free of charge.
-
-    "tail": mean of the last half of x_1, ..., x_T. "window": the centre of the window of ceil(sqrt(T)) steps whose mean
-    noisy gradient is shortest. "uniform": one of x_0, ..., x_{T-1} at random, what the analysis is about.
-    """
-    T = len(gradients)
-    if rule == "tail":
-        return path[1 + T // 2 :].mean(axis=0)
-    if rule == "uniform":
-        return path[int(float(randomness.uniform()) * T)]
-    width = math.isqrt(T - 1) + 1
-    sums = np.concatenate([np.zeros((1, gradients.shape[1])), np.cumsum(gradients, axis=0)])
-    lengths = np.linalg.norm(sums[width:] - sums[:-width], axis=1)
-    return path[int(np.argmin(lengths)) + width // 2]
-
-
 @cleared
 def noisy_hypergradient(
     problem: BilevelProblem,
@@ -492,5 +397,3 @@ def noisy_hypergradient(
         total = problem.counts.total
         return ledger.run(mechanism, records, n=total, randomness=randomness)  # pyright: ignore[reportReturnType]
     return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
-
-

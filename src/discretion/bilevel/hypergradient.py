@@ -35,8 +35,8 @@ def certified_inner(
 ) -> Floats:
     """PRIVATE. An inner solution y in Y with |grad_y G(x, y)| <= tolerance, rounding included.
 
-    What a solver from outside says of itself is not believed: the gradient is computed anew, at the projection of its answer on Y,
-    outside of which no constant is known. Y contains y(x), so that projecting does not increase the error.
+    What a solver from outside says of itself is not believed: the gradient is computed anew, at the projection of its
+    answer on Y, outside of which no constant is known. Y contains y(x), so that projecting does not increase the error.
 
     Args:
         records: ingested.
@@ -163,4 +163,3 @@ def _projected(problem: BilevelProblem, x: Floats, y: Floats, within: Box | Ball
         return y
     length, most = float(np.linalg.norm(y)), reach(x)
     return y if length <= most else y * (most / length)
-

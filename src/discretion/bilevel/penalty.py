@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from discretion.bilevel.budget import RULE, gaussian_budget
 from discretion.bilevel.clipping import clipped_sum
-from discretion.bilevel.descent import Output, public_output
+from discretion.bilevel.outputs import Output, public_output
 from discretion.bilevel.problem import Grid, Layout, Problem, SplitRecords
 from discretion.gp import Ball
 from discretion.privacy import Certificate, GaussianDP, Neighbours, PublicError, Randomness, Release
@@ -176,10 +176,10 @@ class PenaltyDescent:
             if not (np.isfinite(y).all() and np.isfinite(z).all()):
                 raise PublicError("The released inner iterates grew without bound: lower inner_rate.")
 
-            def difference(Z: Any, y: Floats = y, z: Floats = z) -> Floats:
+            def difference(Z: Any, x: Floats = x, y: Floats = y, z: Floats = z) -> Floats:
                 return p * (derivatives.inner_first(x, z, Z) - derivatives.inner_first(x, y, Z))[:, :d_x]
 
-            def own(Z: Any, z: Floats = z) -> Floats:
+            def own(Z: Any, x: Floats = x, z: Floats = z) -> Floats:
                 return derivatives.outer_first(x, z, Z)[:, :d_x]
 
             q = noisy(self._mean(held, difference, own, self.clip), outer_noise)
@@ -206,7 +206,8 @@ class PenaltyDescent:
 
     def _mean(self, held: Any, inner: Any, outer: Any, clip: float) -> Floats:
         """PRIVATE. Mean of clipped rows: of inner + outer, or in the split layout of each over its own records."""
-        counts, to = self.problem.counts, self.problem.backend
+        counts = self.problem.counts
+        to: Any = self.problem.backend
         if isinstance(held, SplitRecords):
             parts = ((held.training, counts.training, inner), (held.validation, counts.outer, outer))
         else:
@@ -214,7 +215,7 @@ class PenaltyDescent:
         total: Any = 0.0
         for part, n, rows_of in parts:
             for at in range(0, to.count(part), _BLOCK):
-                rows = rows_of(to.some(part, slice(at, at + _BLOCK)))  # pyright: ignore[reportAttributeAccessIssue]
+                rows = rows_of(to.some(part, slice(at, at + _BLOCK)))
                 if np.ndim(rows) == 2:
                     total = total + clipped_sum(rows, clip, np.ones(len(rows)), n) / n
         return np.asarray(total)

@@ -301,12 +301,6 @@ class BilevelProblem(ABC):
         v = np.asarray(np.linalg.solve(np.array(columns).T, b), dtype=np.float64)
         return v, float(np.linalg.norm(self.inner_hvp(x, y, v, records) - b))
 
-    def product_solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats:
-        """v with H v about b, by conjugate gradients, from products with H alone. Not checked."""
-        from discretion.bilevel.solvers import conjugate_gradients
-
-        return conjugate_gradients(lambda v: self.inner_hvp(x, y, v, records), b, tolerance)[0]
-
     def product_hypergradient(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
         """What `hypergradient` gives, by conjugate gradients. The residual is computed anew and not checked."""
         from discretion.bilevel.solvers import conjugate_gradients
@@ -337,7 +331,7 @@ class Derivatives(Protocol):
     def inner_gradient(self, x: Floats, y: Floats, records: Any) -> Floats: ...
     def inner_hvp(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats: ...
     def inner_cross(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats: ...
-    def solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats: ...
+    def minimise(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]: ...
     def hypergradient(
         self, x: Floats, y: Floats, training: Any, validation: Any, tolerance: float
     ) -> tuple[Floats, float]: ...
@@ -446,10 +440,11 @@ class Problem(BilevelProblem):
         return self.backend.place(records)
 
     def solve(self, x: Floats, records: Any, tolerance: float, start: Floats | None = None) -> InnerSolution:
-        from discretion.bilevel.solvers import newton
-
-        solver = newton if self.solver is None else self.solver
-        return solver(self, x, records, tolerance, self.y_init if start is None else start)
+        begin = self.y_init if start is None else start
+        if self.solver is not None:
+            return self.solver(self, x, records, tolerance, begin)
+        y, length = self.derivatives.minimise(x, begin, inner_part(records), tolerance)
+        return InnerSolution(y, length, length <= tolerance)
 
     def outer_value(self, x: Floats, y: Floats, records: Any) -> float:
         return self.derivatives.outer_value(x, y, outer_part(records))
@@ -469,9 +464,6 @@ class Problem(BilevelProblem):
 
     def inner_cross(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats:
         return self.derivatives.inner_cross(x, y, v, inner_part(records))
-
-    def product_solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats:
-        return self.derivatives.solve(x, y, b, inner_part(records), tolerance)
 
     def product_hypergradient(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
         return self.derivatives.hypergradient(x, y, inner_part(records), outer_part(records), tolerance)

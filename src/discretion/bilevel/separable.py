@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.clipping import ClippedSteps, clipped_sum
-from discretion.bilevel.descent import Output, public_output
+from discretion.bilevel.outputs import Output, public_output
 from discretion.bilevel.problem import check_count
 from discretion.gp import Ball, Box
 from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
@@ -210,7 +210,9 @@ class SeparableDescent:
         s, s_fraction = account.multiplier / math.sqrt(1.0 - share), 0.0
         if adaptive is not None:
             # the fraction's sum moves by 1 where that of the contributions moves by 2 (replace) or 1
-            s_fraction = account.multiplier / math.sqrt(share) * (1.0 if self.neighbours is Neighbours.ADD_REMOVE else 0.5)
+            s_fraction = (
+                account.multiplier / math.sqrt(share) * (1.0 if self.neighbours is Neighbours.ADD_REMOVE else 0.5)
+            )
         x, clip, expected = self.first, self.clip, self.records * (account.sample_rate or 1.0)
         path, released, noise, clips = [x], [], [], []
         for _ in range(account.steps):

@@ -47,7 +47,7 @@ def newton(problem: Any, x: Floats, records: Any, tolerance: float, start: Float
     def direction(y: Floats, downhill: Floats) -> Floats:
         length = float(np.linalg.norm(downhill))
         accuracy = min(0.1, math.sqrt(length)) * length
-        return problem.product_solve(x, y, downhill, records, accuracy)
+        return conjugate_gradients(lambda v: problem.inner_hvp(x, y, v, records), downhill, accuracy)[0]
 
     return descend(gradient, direction, start, tolerance, 0.0)
 

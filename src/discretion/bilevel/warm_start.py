@@ -147,7 +147,11 @@ def _shared(
     def probe_loss(eta: float) -> PrivacyLoss:
         return replace(probe, epsilon=eta).privacy_loss(problem.counts.total)
 
-    eta, rest = parts(largest(meets, 1e-3 * epsilon / math.sqrt(-math.log(delta) + 1.0), epsilon + 1.0, relative_tolerance=1e-4))
+    eta, rest = parts(
+        largest(meets, 1e-3 * epsilon / math.sqrt(-math.log(delta) + 1.0), epsilon + 1.0, relative_tolerance=1e-4)
+    )
     return WarmStart(
-        choice=replace(probe, epsilon=eta), descent=Descent(problem=problem, mu=rest, delta=delta, **options), delta=delta
+        choice=replace(probe, epsilon=eta),
+        descent=Descent(problem=problem, mu=rest, delta=delta, **options),
+        delta=delta,
     )

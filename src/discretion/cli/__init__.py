@@ -8,10 +8,12 @@ from discretion.cli import bilevel, gradient, membership, selection, thompson  #
 from discretion.cli.audit import audit
 from discretion.cli.certificate import certificate
 from discretion.cli.cost import calibrate, cost
+from discretion.cli.explore import explore
 from discretion.cli.ledger import ledger
 from discretion.cli.plan import plan
 from discretion.cli.release import release
 from discretion.cli.report import report
+from discretion.cli.study import study
 from discretion.cli.tune import tune
 
 app = typer.Typer(
@@ -26,7 +28,9 @@ app = typer.Typer(
 )
 app.command()(release)
 app.command()(tune)
+app.command()(study)
 app.command()(report)
+app.command()(explore)
 app.add_typer(cost, name="cost")
 app.add_typer(calibrate, name="calibrate")
 app.add_typer(audit, name="audit")

@@ -10,7 +10,7 @@ import typer
 
 from discretion.cli.console import note, plain_errors, show
 from discretion.cli.sheet import Page
-from discretion.privacy import Ledger, LedgerError
+from discretion.privacy import Ledger
 from discretion.report import View, write_folder_report
 from discretion.report.folder import PAGE
 
@@ -34,14 +34,18 @@ def add_page(out: Path, page: Page, floor: float, book: Ledger | None) -> list[s
     )
     try:
         write_folder_report(out, view=view, ledger=book)
-    except (ValueError, ArithmeticError, OSError, LedgerError):
+    except Exception:
+        # It is paid for and written; whatever is wrong with a page must not hide it.
         note(f"The release is made, but not its page; discretion report {out} tries again.")
         return []
     return [PAGE]
 
 
 def report(
-    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a release, or its certificate.json.")],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Folder of a release, its certificate.json, or the JSON of an audit."),
+    ],
     ledger: Annotated[
         str | None,
         typer.Option(help="Ledger, a file or a postgresql:// URL: the page says what is spent and left. Not by whom."),

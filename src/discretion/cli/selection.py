@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from discretion.privacy import (
     PrivacyLoss,
     PrivacyProfile,
     PureDP,
+    Unreachable,
     round_up,
     round_up_significant,
 )
@@ -64,6 +66,17 @@ class OneRun:
     )
 
     @property
+    def given(self) -> list[str]:
+        """The budgets of one run that were given, by their options."""
+        values = {"--mu": self.mu, "--epsilon": self.epsilon, "--rho": self.rho, "--delta0": self.delta0}
+        return [name for name, value in values.items() if value is not None]
+
+    def check_delta(self) -> None:
+        """Refuse a delta out of range."""
+        if not 0 < self.delta < 1:
+            raise ValueError(f"--delta must lie strictly between 0 and 1; got {self.delta!r}.")
+
+    @property
     def account(self) -> Rule:
         """The rule of the account; `selection_loss` refuses what is none."""
         return self.rule  # pyright: ignore[reportReturnType]
@@ -104,6 +117,8 @@ class Runs:
 
     def family(self) -> Callable[[float], Repetitions]:
         """From the mean to the law."""
+        if not self.mean > 0:
+            raise ValueError(f"--mean, the mean number of runs, must be positive; got {self.mean:g}.")
         return law_family(self.runs, self.shape, self.trials, self.cap)
 
     def law(self) -> Repetitions:
@@ -117,6 +132,9 @@ def cost_selection(one: OneRun, several: Runs, json_: Json = False) -> None:
     """Epsilon of releasing the best of a random number of private runs, beside that of one run."""
     with plain_errors():
         result = _account(one.loss(), several.law(), one)
+        if math.isinf(result["epsilon"]):
+            why = "" if one.delta0 is None else " --delta0 must be well below --delta over the mean number of runs."
+            note(f"No epsilon is proved at delta = {one.delta:g}.{why}")
         show(result, as_json=json_, lines=_lines(result))
         _notes(result, json_)
 
@@ -139,9 +157,15 @@ def calibrate_selection(
     with plain_errors():
         if not total_epsilon > 0:
             raise ValueError(f"--total-epsilon must be positive; got {total_epsilon!r}.")
+        one.check_delta()
         if solve == "base":
             if one.base not in BASES:
                 raise ValueError(f"--solve base finds {', '.join(BASES.values())} of --base {', '.join(BASES)}.")
+            if given := one.given:
+                raise ValueError(
+                    f"--solve base finds the budget of one run, and {' and '.join(given)} gives it. Leave that out, or "
+                    "take --solve mean."
+                )
             name, law, make = BASES[one.base], several.law(), base_loss(one.base, one.neighbours)
             value = affordable_base(make, law, total_epsilon, one.delta, rule=one.account)
             result = _account(make(value), law, one)
@@ -149,7 +173,14 @@ def calibrate_selection(
             if several.runs == "fixed":
                 raise ValueError("A fixed number of runs has no mean to solve for; choose another law with --runs.")
             loss, name = one.loss(), "mean"
-            law = affordable_mean(loss, several.family(), total_epsilon, one.delta, rule=one.account)
+            try:
+                law = affordable_mean(loss, several.family(), total_epsilon, one.delta, rule=one.account)
+            except Unreachable:
+                raise ValueError(
+                    f"One run alone costs epsilon {round_up_significant(loss.epsilon(one.delta), 4)} at delta = "
+                    f"{one.delta:g}, and no mean number of runs of this law keeps to {total_epsilon:g}. Give one run a "
+                    "smaller budget, or take --solve base."
+                ) from None
             result, value = _account(loss, law, one), law.mean
         else:
             raise ValueError(f"--solve is base or mean; got {solve!r}.")
@@ -175,6 +206,10 @@ def plan_selection(
     """Laws of the number of runs that find a good candidate equally often, the cheapest in privacy first."""
     with plain_errors():
         loss, delta = one.loss(), one.delta
+        one.check_delta()
+        for name, chance in (("--good", good), ("--success", success)):
+            if not 0 < chance < 1:
+                raise ValueError(f"{name} is a chance, strictly between 0 and 1; got {chance:g}.")
         try:
             wanted = [float(each) for each in shapes.split(",")]
         except ValueError:
@@ -237,9 +272,8 @@ def law_family(runs: str, shape: float | None, trials: int | None, cap: int | No
 
 
 def _account(base: PrivacyLoss, law: Repetitions, asked: OneRun) -> dict[str, Any]:
+    asked.check_delta()
     delta = asked.delta
-    if not 0 < delta < 1:
-        raise ValueError(f"--delta must lie strictly between 0 and 1; got {delta!r}.")
     guarantee: Guarantee = selection_loss(base, law, rule=asked.account).guarantee(delta)
     exact = isinstance(base, GaussianDP | PureDP | PrivacyProfile)
     return {

@@ -30,11 +30,10 @@ from discretion.privacy import (
     PrivacyLoss,
     Randomness,
     SystemRandomness,
-    round_up,
     round_up_significant,
 )
 from discretion.selection import NoisyScore, Outcome, PublicScore, Score, SelectionRelease
-from discretion.selection.charged import charged
+from discretion.selection.charged import FAILED, charged
 from discretion.selection.search import SelectionMechanism
 from discretion.selection.within import search_within
 from discretion.spatial.hexagons import unit_of_privacy
@@ -62,7 +61,13 @@ def tune(
     *,
     length_scale: Annotated[str, typer.Option(help=f"Length scales to try: {LIST}.", rich_help_panel=CANDIDATES)],
     epsilon: Annotated[
-        float, typer.Option(help="Epsilon of everything: all runs, their scores, and the map.", rich_help_panel=PRIVACY)
+        float,
+        typer.Option(
+            "--epsilon",
+            "--total-epsilon",
+            help="Epsilon of everything: all runs, their scores, and the map.",
+            rich_help_panel=PRIVACY,
+        ),
     ],
     mechanism: Annotated[
         str, typer.Option(help="kernel-sum or posterior, as in release.", rich_help_panel=CANDIDATES)
@@ -260,6 +265,9 @@ def tune(
         with steps() as step:
             step("Reading the table")
             kept_apart = f"{agreement.name}, of private records kept apart, with noise"
+            if n_is_private:
+                less = f"less {0.5 * sum(agreement.bounds):g}, times the number of private records kept apart"
+                kept_apart = f"({agreement.name}) {less}, with noise"
             goal: Score = NoisyScore(agreement, *agreement.bounds, 1.0, validation_share, kept_apart)
             if public_table is not None:
                 earlier = rules.read(public_table)
@@ -291,6 +299,15 @@ def tune(
 
             search, _ = search_within(search_of, epsilon, None if n_is_private else n)
             search.check(picked(records, SystemRandomness()))
+            noise = winner.score_noise(search.score, None if n_is_private else n)
+            held = 1.0 if not n_is_private else validation_share * n
+            reach = held * (agreement.bounds[1] - agreement.bounds[0])
+            if noise is not None and noise > reach:
+                note(
+                    f"The noise of the score, standard deviation {noise:.3g}, exceeds the whole range of scores, "
+                    f"{reach:.3g}: what is chosen is chosen by chance. More records or a larger epsilon help; or a "
+                    "public table to score by (--public-table), or public settings (discretion release)."
+                )
             step("Searching")
             page = drawing.page(columns, reading, wanted)
             written: list[str] = []
@@ -302,6 +319,7 @@ def tune(
                 written[:] = winner.write(
                     found,
                     goal,
+                    noise,
                     files.out,
                     lambda best: winner.sheet(best, page, agreement, drawing.floor, drawing.level),
                 )
@@ -309,20 +327,21 @@ def tune(
                     written.extend(add_page(files.out, page, drawing.floor, book))
 
             try:
-                result = charged(search, records, n, ledger=book, journal=keep, randomness=None, save=save, pick=picked)
+                result = charged(
+                    search, records, n, ledger=book, journal=keep, randomness=None, save=save, pick=picked, warn=_told
+                )
             except KeyboardInterrupt:
                 if keep is not None:
                     note(f"Interrupted; it stays paid for. --resume takes the search up from {keep}, which is private.")
                 raise
         certificate = result.certificate
-        if book is None:
-            note("No --ledger: nothing remembers this release, so nothing stops the budget being spent twice.")
         note("How long this took tells roughly how many runs there were, which is private: do not publish it.")
         show(
             {
                 "outcome": str(result.outcome),
                 "choice": winner.choice(result),
                 "score": result.score,
+                "score_noise": noise,
                 "score_name": goal.parameters()["name"],
                 "epsilon": certificate.epsilon,
                 "one_run_epsilon": result.one_run,
@@ -339,15 +358,22 @@ def tune(
             },
             as_json=json_,
             lines=[
-                *winner.words(result, law, len(tried), goal.parameters()["name"]),
-                f"epsilon <= {round_up(certificate.epsilon, 3)} at delta = {round_up_significant(certificate.delta)} "
-                f"for tuning and release together, {round_up(result.one_run, 3)} for one run (neighbours: "
+                *winner.words(result, law, len(tried), goal.parameters()["name"], noise),
+                f"epsilon <= {round_up_significant(certificate.epsilon, 4)} at delta = "
+                f"{round_up_significant(certificate.delta)} for tuning and release together, "
+                f"{round_up_significant(result.one_run, 4)} for one run (neighbours: "
                 f"{certificate.neighbours}; {certificate.rule}).",
                 f"{files.out}: {', '.join(written)}",
             ],
         )
         if result.outcome is not Outcome.CHOSEN:
             raise typer.Exit(NO_MAP)
+
+
+def _told(text: str) -> None:
+    """What a search says of itself; how it ended is said with the result."""
+    if text != FAILED:
+        note(text)
 
 
 def _free(goal: Score, losses: Sequence[PrivacyLoss]) -> Score:

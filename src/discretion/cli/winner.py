@@ -10,8 +10,8 @@ from typing import Any
 from discretion.cli.sheet import Page, PathSheet, Sheet, SumSheet
 from discretion.posterior import KernelSumRelease
 from discretion.posterior.agreement import Agreement
-from discretion.privacy import round_up
-from discretion.selection import Outcome, Repetitions, Score, SelectionRelease
+from discretion.privacy import round_up_significant
+from discretion.selection import NoisyScore, Outcome, Repetitions, Score, SelectionRelease
 
 SEARCH_FILE = "tuning.json"
 
@@ -23,7 +23,16 @@ def sheet(winner: Any, page: Page, agreement: Agreement, floor: float, level: fl
     return PathSheet(page, winner, agreement.fraction, agreement.smoothing)
 
 
-def write(found: SelectionRelease, goal: Score, out: Path, sheet: Callable[[Any], Sheet]) -> list[str]:
+def score_noise(score: Score, n: int | None) -> float | None:
+    """Standard deviation of the score's noise, on n records where that is public; None where it has none."""
+    if not isinstance(score, NoisyScore):
+        return None
+    return score.deviation(None if n is None else n - (score.training_size(n) or 0))
+
+
+def write(
+    found: SelectionRelease, goal: Score, noise: float | None, out: Path, sheet: Callable[[Any], Sheet]
+) -> list[str]:
     """The map's files, or the certificate alone, and what was chosen."""
     if found.outcome is Outcome.CHOSEN:
         files = sheet(found.winner).write(out)
@@ -32,19 +41,20 @@ def write(found: SelectionRelease, goal: Score, out: Path, sheet: Callable[[Any]
         (out / "certificate.txt").write_text(found.certificate.text() + "\n", encoding="utf-8")
         files = ["certificate.json", "certificate.txt"]
     told = {
-        "outcome": str(found.outcome),
+        "outcome": "no run drawn" if found.outcome is Outcome.DEFAULT else str(found.outcome),
         "choice": choice(found),
         "score": found.score,
+        "score_noise": noise,
         "score_is": goal.parameters()["name"],
-        "epsilon": float(round_up(found.certificate.epsilon, 3)),
-        "one_run_epsilon": float(round_up(found.one_run, 3)),
+        "epsilon": float(round_up_significant(found.certificate.epsilon, 4)),
+        "one_run_epsilon": float(round_up_significant(found.one_run, 4)),
         "delta": found.certificate.delta,
     }
     (out / SEARCH_FILE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     return [*files, SEARCH_FILE]
 
 
-def words(found: SelectionRelease, law: Repetitions, candidates: int, name: str) -> list[str]:
+def words(found: SelectionRelease, law: Repetitions, candidates: int, name: str, noise: float | None) -> list[str]:
     """How the search ended."""
     if found.outcome is Outcome.DEFAULT:
         return [
@@ -52,12 +62,16 @@ def words(found: SelectionRelease, law: Repetitions, candidates: int, name: str)
             "no map, and the price is paid all the same."
         ]
     if found.outcome is Outcome.FAILED:
-        return ["Every run failed. There is no map, and the price is paid all the same."]
+        return [
+            "Every run failed. There is no map, and the price is paid all the same. Before another search try these "
+            "options on a made-up table with the same columns and number of rows, without --ledger."
+        ]
+    deviation = "" if noise is None else f" (its noise has standard deviation {noise:.3g})"
     chosen = ", ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in choice(found).items())
     return [
         f"Chosen among {candidates} candidates, best of a random number of runs ({law.name}, mean {law.mean:g}):",
         f"{chosen}.",
-        f"Score {found.score:.4g}: {name}.",
+        f"Score {found.score:.4g}{deviation}: {name}.",
     ]
 
 

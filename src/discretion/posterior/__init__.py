@@ -22,6 +22,7 @@ from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.lattice_release import LatticeRelease
 from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMechanism
 from discretion.posterior.recomputation import LOSSES
+from discretion.posterior.records import Records
 from discretion.posterior.sampler import PosteriorSampler
 from discretion.posterior.thompson import HorizonReached, ThompsonSampler
 from discretion.posterior.thompson_account import ChowdhuryGopalan
@@ -47,6 +48,7 @@ __all__ = [
     "PathRelease",
     "PosteriorMechanism",
     "PosteriorSampler",
+    "Records",
     "ResponseOnly",
     "Responses",
     "Separated",

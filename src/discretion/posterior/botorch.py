@@ -72,7 +72,7 @@ class PathPosterior(Posterior):
 
         Raises:
             BudgetExceeded: the ledger does not allow it; nothing was drawn.
-            ValueError: points with a gradient, or not finite.
+            ValueError: points with a gradient, not finite, or none.
         """
         shape = torch.Size([1]) if sample_shape is None else torch.Size(sample_shape)
         values = self._model._released(self._X, math.prod(shape))
@@ -227,6 +227,8 @@ class PathModel(Model):
                 "Released values have no derivative in the points. Choose among candidates, or optimise over "
                 "PathFunctions of a release. Nothing was spent."
             )
+        if not (X.numel() and paths):
+            raise ValueError("No points or no paths: there is nothing to release. Nothing was spent.")
         here = {"locations": _array(X).reshape(-1, X.shape[-1]), "grid": None, "paths": paths}
         fitted = PosteriorSampler(**self._settings | here).fit(*self._records)
         release = fitted.release_

@@ -355,7 +355,8 @@ def thompson_rho(scales: ArrayLike, ridge: float, response_bound: float, leverag
         raise ValueError("scales must be one-dimensional, one scale for each round.")
     h = 1.0 / (1.0 + q) if leverage is None else checked("leverage", leverage, strict=False)
     bound = checked("response_bound", response_bound, strict=False)
-    return float(2.0 * bound**2 * h / q * np.sum(sigma[1:] ** -2.0))
+    # (M/sigma)^2, not M^2 and sigma^2: neither need be a double where their ratio is
+    return float(2.0 * h / q * np.sum((bound / sigma[1:]) ** 2.0))
 
 
 def thompson_mu(scales: ArrayLike, ridge: float, response_bound: float, leverage: float | None = None) -> float:

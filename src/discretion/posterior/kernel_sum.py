@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -39,6 +40,7 @@ from discretion.privacy import (
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import quiet
+from discretion.privacy.records import check_labelled
 
 __all__ = ["KernelSumMechanism", "KernelSumRelease", "PartialSums", "sensitivity"]
 
@@ -387,6 +389,10 @@ class KernelSumMechanism:
         elif _are_records(records):
             found = len(self._checked(records)[0])
         else:
+            chunked = isinstance(records, Iterable) and not isinstance(records, np.ndarray | Mapping | str)
+            # Chunks in memory can be looked at, and others only once.
+            for each in records if isinstance(records, tuple | list) else () if chunked else (records,):
+                check_labelled(each)
             return None
         if self.n_is_public:
             return found

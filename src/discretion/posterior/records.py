@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discretion.privacy import PublicError
-from discretion.privacy.records import numbers
+from discretion.privacy.records import check_labelled, numbers
 
 __all__ = ["PrivateRecords", "Records", "checked_points", "checked_records", "numbers"]
 
@@ -54,6 +54,7 @@ def checked_records(records: PrivateRecords, dimension: int, columns: int = 1) -
     PublicError
         Names shapes and rows, never values.
     """
+    check_labelled(records)
     X, Y = numbers(records.covariates, "covariates"), numbers(records.response, "response")
     columned = Y[:, None] if Y.ndim == 1 else Y
     if X.ndim != 2 or X.shape[1] != dimension or columned.shape != (len(X), columns):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,18 +20,19 @@ from discretion.gp.candidates import CandidatePaths
 from discretion.gp.growing import GrowingPosterior
 from discretion.posterior.records import numbers
 from discretion.posterior.thompson_mechanism import NO_BEST, ThompsonMechanism, ThompsonRelease
-from discretion.posterior.transcript import RunError, Transcript
-from discretion.privacy import Ledger, NotBookable, PublicError, Randomness, State, SystemRandomness
-from discretion.privacy.certificate import canonical, public_json
+from discretion.privacy import Ledger, NotBookable, PublicError, Randomness, SystemRandomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
+from discretion.privacy.once import Alone, RunError, alone
+from discretion.privacy.paid import Paid
 from discretion.privacy.quiet import quiet
+from discretion.privacy.transcript import Transcript
 
 __all__ = ["HorizonReached", "ThompsonSampler"]
 
 Floats = NDArray[np.float64]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class HorizonReached(RunError):
@@ -47,16 +49,19 @@ class ThompsonSampler:
     sampler.result().most_played
     ```
 
+    Threads may share one: a call waits for the one before it. A forked process may not use its parent's.
+
     Args:
         mechanism: the public parameters.
-        path: a file for the public state, the actions; if it exists, the run is taken up again from there.
+        path: a file for the public state, the actions; if it exists, the run is taken up again from there. Others may
+            read it; without a ledger nothing notices that an older copy of it is taken up.
         private: a file for the responses, readable by its owner alone; needed with `path`.
         ledger: the budget of the records. The loss of the whole run is reserved there at once, and stays spent whether
             or not the run is finished.
         randomness: by default the operating system's.
 
     Raises:
-        RunError: the files belong to another run, or to each other not.
+        RunError: the files belong to another run, or to each other not, or are older than the ledger knows.
         NotBookable: a ledger, and noise that can be replayed.
         BudgetExceeded, NeighbourMismatch: the ledger does not allow it.
         ValueError: one of `path` and `private` without the other.
@@ -77,7 +82,7 @@ class ThompsonSampler:
         self.randomness = SystemRandomness() if randomness is None else randomness
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the run cannot be booked. Leave it out.")
-        self._ledger, self._entry = ledger, None
+        self._alone = Alone("sampler")
         self._played: list[Floats | None] = []  # the actions of each round; None for one that was lost
         self._told: set[int] = set()  # rounds whose responses are known; 0 is the history
         self._model = self._prior()
@@ -87,8 +92,10 @@ class ThompsonSampler:
         try:
             if path is not None and private is not None:
                 self._public = Transcript(path)
+                if Path(private).exists() and Path(private).samefile(path):
+                    raise RunError("path and private are one file: one of them is public. Give two.")
                 self._private = Transcript(private, private=True)
-            self._open()
+            self._paid = self._open(ledger)
         except BaseException:
             self.close()
             raise
@@ -117,16 +124,18 @@ class ThompsonSampler:
         """Refused: which action is best would be read off private responses."""
         raise AttributeError(NO_BEST)
 
+    @alone(nested=True)
     def result(self) -> ThompsonRelease:
         """The release: the actions and the certificate; also of a run that is not finished."""
         actions = np.full((self.mechanism.rounds, int(self.mechanism.batch), self.mechanism.dimension), np.nan)
         actions[: self.rounds] = self.actions
         release = ThompsonRelease(certificate=self.mechanism.certificate(self.randomness), actions=actions)
-        return release if self._ledger is None else release.booked(f"{self._ledger.id}#{self._entry}")
+        return release if self._paid is None else release.booked(self._paid.name)
 
     # --- ask and tell
 
     @cleared
+    @alone
     def start(self, X: ArrayLike, y: ArrayLike) -> None:
         """Tell the history, before the first round: covariates X (history, d) and responses y (history,).
 
@@ -143,6 +152,7 @@ class ThompsonSampler:
         self._tell(0, self._checked(X, self.mechanism.history, "History"), y)
 
     @cleared
+    @alone
     def ask(self) -> Floats:
         """The actions to play next, (batch, d): the same until their responses are told. Public.
 
@@ -160,26 +170,30 @@ class ThompsonSampler:
         if self.mechanism.history and 0 not in self._told:
             raise RunError("Tell the history first: start(X, y).")
         number, name = len(self._played) + 1, noise_id(self.randomness)
-        if self._public is not None:
-            self._public.append({"event": "begun", "round": number, "noise": name})
+        self._played.append(None)  # lost, until its actions are on disk: wherever an interrupt comes
         try:
+            if self._public is not None:
+                self._public.append({"event": "begun", "round": number, "noise": name})
+            if self._paid is not None:
+                self._paid.step(name)
             actions = self._drawn(number)
             if self._public is not None:
                 self._public.append({"event": "played", "round": number, "actions": actions.tolist()})
         except BaseException:
-            self._played.append(None)
             self._book()
             raise
-        self._played.append(actions)
+        self._played[-1] = actions
         return actions.copy()
 
     @cleared
+    @alone
     def tell(self, y: ArrayLike, X: ArrayLike | None = None) -> None:
         """Tell the responses of the round that was asked for, and nothing else of it.
 
         Args:
             y: PRIVATE. One response for each action, (batch,); clipped to the range.
-            X: PRIVATE, where covariates are: where the responses were measured, (batch, d); at the actions if left out.
+            X: PRIVATE, where covariates are: where the responses were measured, (batch, d), clamped to
+                `mechanism.covariate_range`; at the actions if left out.
 
         Raises:
             RunError: nothing was asked for; or covariates where they are public.
@@ -251,7 +265,7 @@ class ThompsonSampler:
         points = numbers(X, what)
         if points.shape != (count, self.mechanism.dimension) or not np.isfinite(points).all():
             raise PublicError(f"{what} must be finite, of shape ({count}, {self.mechanism.dimension}).")
-        return points
+        return points if self.mechanism.private == "responses" else np.clip(points, *self.mechanism.covariate_range)
 
     @quiet()
     def _tell(self, number: int, X: Floats, y: ArrayLike) -> None:
@@ -284,62 +298,51 @@ class ThompsonSampler:
 
     def _book(self) -> None:
         """Tell the ledger that the run is finished, once."""
-        if self.done and self._ledger is not None and self._entry is not None:
-            state = next(entry.state for entry in self._ledger.entries() if entry.id == self._entry)
-            if state is State.RESERVED:
-                self._ledger.book(self._entry)
+        if self.done and self._paid is not None:
+            self._paid.finish()
 
     # --- on disk
 
     @cleared
-    def _open(self) -> None:
-        m = self.mechanism
-        header = {
-            "event": "run",
-            "schema": SCHEMA,
-            "parameters": public_json(m.parameters()),
-            "ledger": None if self._ledger is None else self._ledger.id,
-            "bookable": self.randomness.bookable is True,
-        }
-        name = str(uuid.uuid4())
+    def _open(self, ledger: Ledger | None) -> Paid | None:
+        """Read what is there, and find or reserve the entry that pays for it."""
+        m, name = self.mechanism, str(uuid.uuid4())
         if self._public is not None and self._private is not None:
-            if not self._public.lines:
-                if self._private.lines:
-                    raise RunError(f"{self._private.path} belongs to another run: give a new file.")
-                self._public.append(header | {"id": name})
-            found = dict(self._public.lines[0])
-            name = found.pop("id", "")
-            if canonical(found) != canonical(public_json(header)):
-                raise RunError(
-                    f"{self._public.path} is a run with other parameters, ledger or source of noise, which were fixed "
-                    "with its first line: give the same, or another path."
-                )
+            if self._private.lines and not self._public.lines:
+                raise RunError(f"{self._private.path} belongs to another run: give a new file.")
+            name = self._public.opened(
+                {
+                    "event": "run",
+                    "schema": SCHEMA,
+                    "parameters": m.parameters(),
+                    "delta": m.delta,
+                    "unit": m.unit,
+                    "ledger": None if ledger is None else ledger.id,
+                    "bookable": self.randomness.bookable is True,
+                }
+            )
             if not self._private.lines:
                 self._private.append({"event": "private", "id": name})
             if self._private.lines[0] != {"event": "private", "id": name}:
                 raise RunError(f"{self._private.path} belongs to another run than {self._public.path}.")
-        if self._ledger is not None:
-            self._entry = self._reserved(self._ledger, name)
         self._replay()
-        self._book()
-
-    def _reserved(self, ledger: Ledger, name: str) -> int:
-        """The ledger's entry of this run: the one it has, or a new one."""
-        for entry in ledger.entries():
-            if entry.description.get("run") == name:
-                return entry.id
-        m = self.mechanism
-        about = {"mechanism": m.name, "parameters": m.parameters(), "n": m.records, "run": name}
-        return ledger.reserve(m.loss, about, noise=noise_id(self.randomness))
+        if ledger is None:
+            return None
+        about = {"mechanism": m.name, "parameters": m.parameters(), "n": m.records}
+        paid = Paid(ledger, name, m.loss, about, randomness=self.randomness, file=self._public)
+        paid.check(self.done)
+        if self.done:
+            paid.finish()
+        return paid
 
     @quiet()
     def _replay(self) -> None:
         if self._public is None or self._private is None:
             return
         for line in self._public.lines[1:]:
-            if line["event"] == "begun":
-                self._played.append(None)
-            else:
+            # a round whose first line could not be written is in no line, and lost
+            self._played += [None] * (int(line["round"]) - len(self._played))
+            if line["event"] == "played":
                 self._played[-1] = np.array(line["actions"], dtype=np.float64)
         told = {line["round"]: line for line in self._private.lines[1:]}
         needed = [t for t, actions in enumerate(self._played[:-1], start=1) if actions is not None]

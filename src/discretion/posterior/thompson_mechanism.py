@@ -37,13 +37,16 @@ __all__ = ["Responses", "ThompsonMechanism", "ThompsonRelease"]
 Floats = NDArray[np.float64]
 
 _NUGGET = 1e-6
+_REACH = 8.0  # length scales around the actions
 
 WHAT = (
     "What leaves is the actions alone: no path, no posterior mean, no response, no best value.",
+    "Without a ledger nothing notices that a run is taken up from an older copy of its files.",
     "Floating point: the proof is for exact Gaussians. Epsilon counts the rounding of the means; that of the noise "
     "after it is drawn is not counted.",
     "Other runs on the same records, such as those that chose kernel, ridge or schedule: each costs as much again.",
 )
+_CLAMPED = "Covariates are clamped to 8 length scales around the actions, record by record."
 _COVARIANCE = (
     "Under private covariates rounding of the covariance depends on them; the nugget covers it, epsilon does not."
 )
@@ -201,10 +204,21 @@ class ThompsonMechanism:
             points += 0.0
             points.flags.writeable = False
             object.__setattr__(self, "actions", points)
-        self.kernel(np.zeros((1, self.dimension)))  # length scales that do not fit are refused
+        one = self.kernel(np.zeros((1, self.dimension)))  # length scales that do not fit are refused
+        if not (one == 1.0).all() or self.kernel.profile(0.0) != 1.0:
+            raise ValueError("kernel must have k(x, x) = 1: the price is for that. Divide the responses instead.")
         object.__setattr__(self, "ridge", ridge)
         object.__setattr__(self, "centre", centre)
         _ = self.scales, self.effective_nugget
+        if not np.isfinite(self.covariate_range).all():
+            raise ValueError("actions and length scale must be of ordinary size; change the unit.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy, or what was pickled: its arrays are as read-only as those it was made from."""
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+        vars(self).update(state)
 
     @classmethod
     def calibrated(cls, *, epsilon: float, delta: float, **parameters: Any) -> Self:
@@ -246,6 +260,22 @@ class ThompsonMechanism:
         """M: largest distance of the range's ends from the centre."""
         low, high = self.response_range
         return max(high - self._centre, self._centre - low)
+
+    @cached_property
+    def covariate_range(self) -> Floats:
+        """Where private covariates count as they are; others are clamped to it, coordinate by coordinate, (2, d).
+
+        The box, or the smallest one around the candidates, and 8 length scales around it: beyond, a record tells a
+        path next to nothing, and numbers without bound would not fit into a computer's.
+        """
+        points = np.array([self.actions.lower, self.actions.upper]) if isinstance(self.actions, Box) else self.actions
+        low, high = points.min(axis=0), points.max(axis=0)
+        length = np.asarray(getattr(self.kernel, "length_scale", 1.0), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            reach = _REACH * length * (high - low if isinstance(self.actions, Box) else 1.0)
+            found = np.array([low - reach, high + reach])
+        found.flags.writeable = False
+        return found
 
     @property
     def shares_factor(self) -> bool:
@@ -372,8 +402,10 @@ class ThompsonMechanism:
             loss=self.loss,
             enforced=(
                 f"Responses are clipped to [{low:g}, {high:g}], record by record.",
+                *(() if responses_only else (_CLAMPED,)),
                 f"There are {self.rounds} rounds of {self.batch} draw(s), never more; one response for each action.",
-                "A round is written down before its path is drawn; a draw is never repeated.",
+                "A round is written down before its path is drawn, and drawn once: in memory by one process, on disk "
+                "from one file, and with a ledger from one of all copies of it.",
             ),
             declared=(
                 "A record reacts to the past through the actions alone, and on no other record.",

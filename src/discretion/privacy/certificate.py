@@ -320,8 +320,10 @@ class Certificate:
         source = "records whose number is not public" if self.n is None else f"{self.n:,} records"
         # What fits on the page first: plain values, then structures; nothing that is absent.
         plain = sorted(self.parameters.items(), key=lambda item: (isinstance(item[1], list | dict), item[0]))
-        settings = ", ".join(f"{key} = {_plain(value)}" for key, value in plain if value not in (None, {}, []))
-        released = f"The output of {self.mechanism!r}, run on {source}. Settings: {settings or 'none'}."
+        plain = [(key, value) for key, value in plain if key != "released" and value not in (None, {}, [])]
+        settings = ", ".join(f"{key} = {_plain(value)}" for key, value in plain)
+        what = self.parameters.get("released", f"The output of {self.mechanism!r}, run")
+        released = f"{what} on {source}. Settings: {settings or 'none'}."
         lines += ["", "WHAT WAS RELEASED", *_wrap(released, most=5)]
         lines += ["WHO IS PROTECTED", *_wrap(f"The unit of privacy: {self.unit}", most=6)]
         lines += ["WHAT IS PROMISED", *_wrap(self.promise, most=8)]

@@ -20,7 +20,19 @@ from typing import Any
 from discretion.privacy.certificate import Certificate, canonical
 from discretion.privacy.loss import PrivacyLoss
 
-__all__ = ["Event", "Intact", "LedgerError", "Opening", "State", "Tampered", "export", "key", "read_export", "readable"]
+__all__ = [
+    "STEP",
+    "Event",
+    "Intact",
+    "LedgerError",
+    "Opening",
+    "State",
+    "Tampered",
+    "export",
+    "key",
+    "read_export",
+    "readable",
+]
 
 LAYOUT = 2
 """Version of the tables and of the chain."""
@@ -56,6 +68,10 @@ class State(StrEnum):
     FAILED = "failed"
 
 
+STEP = "step"
+"""The state of an event with which an entry that stays reserved goes on: a step of a run that is in a file."""
+
+
 @dataclass(frozen=True)
 class Opening:
     """The ledger's row: what was laid down when it was created, every field as text but the layout's number."""
@@ -86,12 +102,12 @@ class Event:
     Attributes:
         number: 1, 2, 3, ... through the ledger.
         entry: 1, 2, 3, ... in the order of reservation.
-        state: what the entry came to by this event.
+        state: what the entry came to by this event, or `STEP`.
         who, created: by whom and when, as the machine had it; informative.
         description: what was reserved, canonical JSON; None when an entry ends.
         loss: the `key` of what it costs; None when an entry ends.
-        reason: why it failed, otherwise None.
-        noise: the name of the noise that was reserved for (`noise_id`), if it has one; no two events have the same.
+        reason: why it failed; of a step the checksum of the run's file so far; otherwise None.
+        noise: the name of the noise that this was written for (`noise_id`), if it has one; no two events have the same.
     """
 
     number: int
@@ -176,14 +192,15 @@ def follow(
             found = digest
         begins = event.state == State.RESERVED and event.entry == len(states) + 1
         ends = event.state in (State.BOOKED, State.FAILED) and 1 <= event.entry <= len(states)
-        if not begins and not (ends and states[event.entry - 1] == State.RESERVED):
+        steps = event.state == STEP and 1 <= event.entry <= len(states)
+        if not begins and not ((ends or steps) and states[event.entry - 1] == State.RESERVED):
             raise Tampered(f"Event {number} of the ledger cannot follow what is before it. {_MEND}")
         if begins:
             if loss is None or event.description is None or key(loss) != event.loss:
                 raise Tampered(f"The loss of event {number} of the ledger was edited. {_MEND}")
             states.append(event.state)
             reserved.append((event.description, loss))
-        else:
+        elif ends:
             states[event.entry - 1] = event.state
     if wanted is not None and (wanted > number or f"{wanted}:{found}" != head):
         raise Tampered(

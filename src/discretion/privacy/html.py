@@ -42,11 +42,12 @@ STYLE = """
 .dis p, .dis li { overflow-wrap: anywhere; }
 .dis p { margin: .3em 0; max-width: 70ch; }
 .dis ul { margin: .3em 0; padding-left: 1.3em; max-width: 70ch; }
-.dis dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .15em 1em; margin: .4em 0; }
+.dis dl { display: grid; grid-template-columns: fit-content(45%) minmax(0, 1fr); gap: .15em 1em; margin: .4em 0; }
 .dis dt { opacity: .85; }
 .dis dd { margin: 0; overflow-wrap: anywhere; }
 .dis table { border-collapse: collapse; margin: .4em 0; font-variant-numeric: tabular-nums; }
 .dis th, .dis td { text-align: left; padding: .2em .8em .2em 0; border-bottom: 1px solid rgb(128 128 128 / .35); }
+.dis caption { text-align: left; }
 .dis .wide { overflow-x: auto; }
 .dis svg { display: block; width: 100%; max-width: 34rem; height: auto; color: inherit; }
 .dis svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
@@ -111,6 +112,7 @@ def line_chart(
     x_label: str,
     y_label: str,
     words: str,
+    log_x: bool = False,
     log_y: bool = False,
     marks: Sequence[tuple[float, float]] = (),
 ) -> str:
@@ -120,15 +122,16 @@ def line_chart(
         lines: name, x and y of each; points that are not finite are left out.
         x_label, y_label: names of the axes.
         words: the picture in words, for those who don't see it.
-        log_y: a logarithmic vertical axis.
+        log_x, log_y: logarithmic axes.
         marks: points to be marked.
     """
     shown = []
     for name, xs, ys in lines:
         x, y = np.asarray(xs, dtype=np.float64), np.asarray(ys, dtype=np.float64)
-        keep = np.isfinite(x) & np.isfinite(y) & ((y > 0) | (not log_y))
+        keep = np.isfinite(x) & np.isfinite(y) & ((x > 0) | (not log_x)) & ((y > 0) | (not log_y))
         if keep.any():
-            shown.append((name, x[keep], np.log10(y[keep]) if log_y else y[keep]))
+            x, y = x[keep], y[keep]
+            shown.append((name, np.log10(x) if log_x else x, np.log10(y) if log_y else y))
     if not shown:
         return paragraphs("There is nothing to draw: no value is finite.")
     x_ends = _ends(np.concatenate([x for _, x, _ in shown]))
@@ -142,11 +145,11 @@ def line_chart(
 
     parts = [f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{escape(words, quote=True)}">']
     for tick in _ticks(*x_ends):
-        at = across(tick)
+        at, text = across(tick), _number(tick, log_x)
         parts.append(f'<path class="axis" d="M{at:.1f} {_TOP:g}V{_HEIGHT - _BOTTOM:g}"/>')
-        parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 16:g}" text-anchor="middle">{tick:g}</text>')
-    for tick in _ticks(*y_ends, whole=log_y):
-        at, text = down(tick), f"1e{tick:.0f}" if log_y else f"{tick:g}"
+        parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 16:g}" text-anchor="middle">{text}</text>')
+    for tick in _ticks(*y_ends):
+        at, text = down(tick), _number(tick, log_y)
         parts.append(f'<path class="axis" d="M{_LEFT:g} {at:.1f}H{_WIDTH - _RIGHT:g}"/>')
         parts.append(f'<text x="{_LEFT - 6:g}" y="{at + 4:.1f}" text-anchor="end">{text}</text>')
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
@@ -162,9 +165,9 @@ def line_chart(
             parts.append(f'<path class="line l{index}" d="M{_WIDTH - 150:g} {above - 4:g}h24"/>')
             parts.append(f'<text x="{_WIDTH - 120:g}" y="{above:g}">{escape(name)}</text>')
     for x, y in marks:
-        v = math.log10(y) if log_y and y > 0 else y
-        if all(map(math.isfinite, (x, v))) and x_ends[0] <= x <= x_ends[1] and y_ends[0] <= v <= y_ends[1]:
-            parts.append(f'<circle class="mark" cx="{across(x):.1f}" cy="{down(v):.1f}" r="5"/>')
+        u, v = math.log10(x) if log_x and x > 0 else x, math.log10(y) if log_y and y > 0 else y
+        if x_ends[0] <= u <= x_ends[1] and y_ends[0] <= v <= y_ends[1]:
+            parts.append(f'<circle class="mark" cx="{across(u):.1f}" cy="{down(v):.1f}" r="5"/>')
     return "".join(parts) + "</svg>"
 
 
@@ -176,12 +179,16 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
     return low, high
 
 
-def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+def _number(tick: float, logarithm: bool) -> str:
+    """A tick in words; on a logarithmic axis the number it stands for."""
+    return f"{tick:g}" if not logarithm else f"{10**tick:.3g}" if -2 <= tick <= 3 else f"{10**tick:.0e}"
+
+
+def _ticks(low: float, high: float) -> list[float]:
     """About five round numbers between the ends."""
     raw = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= raw * (1 - 1e-9))
-    step = max(round(step), 1.0) if whole else step
     first = math.ceil(low / step - 1e-9)
     return [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
 

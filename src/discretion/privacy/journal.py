@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from discretion.privacy import chain
 from discretion.privacy.certificate import utc_now
-from discretion.privacy.chain import Event, LedgerError, Opening, State, Tampered, readable
+from discretion.privacy.chain import STEP, Event, LedgerError, Opening, State, Tampered, readable
 from discretion.privacy.loss import PrivacyLoss
 from discretion.privacy.store import Session, Store
 
@@ -137,7 +137,7 @@ class Journal:
         session: Session,
         known: Known,
         entry: int,
-        state: State,
+        state: str,
         *,
         description: str | None = None,
         loss: str | None = None,
@@ -145,17 +145,23 @@ class Journal:
         noise: str | None = None,
     ) -> str:
         """Write the next event of an entry; its digest."""
-        event = Event(known.number + 1, entry, state.value, session.who, utc_now(), description, loss, reason, noise)
+        event = Event(known.number + 1, entry, str(state), session.who, utc_now(), description, loss, reason, noise)
         digest = event.digest(known.digest)
         _insert(session, "event", ledger=self.opening.id, **_values(event), digest=digest)
         return digest
 
     def states(self, session: Session, entry: int) -> list[str]:
         """The states that an entry went through."""
-        where = "ledger = :id AND entry = :entry ORDER BY number"
+        where = f"ledger = :id AND entry = :entry AND state <> '{STEP}' ORDER BY number"
         return [
             state for (state,) in session(f"SELECT state FROM event WHERE {where}", id=self.opening.id, entry=entry)
         ]
+
+    def last_step(self, session: Session, entry: int) -> str | None:
+        """The checksum of an entry's newest step, if it has one."""
+        where = f"ledger = :id AND entry = :entry AND state = '{STEP}' ORDER BY number DESC LIMIT 1"
+        rows = session(f"SELECT reason FROM event WHERE {where}", id=self.opening.id, entry=entry)
+        return rows[0][0] if rows else None
 
     def knows_noise(self, session: Session, noise: str) -> bool:
         """Whether some release of any ledger here was reserved for the noise of this name."""

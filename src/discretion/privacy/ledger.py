@@ -20,7 +20,7 @@ import numpy as np
 from discretion.privacy import chain
 from discretion.privacy.budget import Budget, BudgetExceeded, Composing
 from discretion.privacy.certificate import Certificate, canonical, library_version, public_json, utc_now
-from discretion.privacy.chain import LAYOUT, Intact, LedgerError, Opening, State, Tampered, readable
+from discretion.privacy.chain import LAYOUT, STEP, Intact, LedgerError, Opening, State, Tampered, readable
 from discretion.privacy.failure import Failure, MechanismFailed, attempt
 from discretion.privacy.fingerprint import fingerprint
 from discretion.privacy.frames import cleared
@@ -29,7 +29,7 @@ from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
 from discretion.privacy.noise import Randomness, RepeatedNoise, SeededRandomness, SystemRandomness, noise_id
 from discretion.privacy.release import NotBookable, Release
-from discretion.privacy.store import check_layout, store_at
+from discretion.privacy.store import Session, check_layout, store_at
 
 __all__ = [
     "BudgetExceeded",
@@ -55,6 +55,7 @@ class Entry:
         description: what it was reserved for, public.
         loss: what it cost.
         reason: why it failed, if it did.
+        step: the checksum of the public file of its run at the newest step, if there was one.
     """
 
     id: int
@@ -64,6 +65,7 @@ class Entry:
     description: dict[str, Any] = field(hash=False)
     loss: PrivacyLoss
     reason: str | None = None
+    step: str | None = None
 
 
 @dataclass(frozen=True)
@@ -324,16 +326,35 @@ class Ledger:
         name, judged = chain.key(text), read_loss(text)
         about = canonical(public_json(description, "description"))
         with self.journal.transaction(write=True, undone="Nothing was spent.") as (session, known):
-            if noise is not None and self.journal.knows_noise(session, noise):
-                raise RepeatedNoise(
-                    "A release was reserved with this very noise: its source was copied, or set back as by a virtual "
-                    "machine's snapshot. Nothing was spent. Start the process and the machine afresh."
-                )
+            if noise is not None:
+                self._check_noise(session, noise)
             self.budget.check(known.parts, judged, known.together_with(name, judged))
             entry = known.entries + 1
             self.journal.keep_loss(session, known, name, text)
             self.journal.append(session, known, entry, State.RESERVED, description=about, loss=name, noise=noise)
         return entry
+
+    def step(self, entry: int, checksum: str, *, after: str | None, noise: str) -> None:
+        """Write down that the run of `entry` takes a step, before its noise is drawn; on disk before this returns.
+
+        Args:
+            checksum: of the run's public file so far.
+            after: that of the step before; None for the first. Of two copies of a run one goes on.
+            noise: the name of the noise of the step (`noise_id`).
+
+        Raises:
+            RepeatedNoise: an entry or a step has that noise.
+            LedgerError: another copy of the run took the step; no such entry, or one that has ended.
+        """
+        with self.journal.transaction(write=True, undone="The step was not taken.") as (session, known):
+            self._check_noise(session, noise)
+            self._check_reserved(session, entry)
+            if self.journal.last_step(session, entry) != after:
+                raise LedgerError(
+                    f"The run of entry {entry} went on from another copy of its file. Nothing was drawn here. Go on "
+                    "from that one; or begin anew."
+                )
+            self.journal.append(session, known, entry, STEP, reason=checksum, noise=noise)
 
     def book(self, entry: int) -> None:
         """Write down that the release for which `entry` was reserved has been made.
@@ -373,6 +394,9 @@ class Ledger:
         with self.journal.transaction() as (session, known), readable(self.place):
             # In one pass over the events in order, which no index can stand in for.
             for event, _, _ in self.journal.events(session):
+                if event.state == STEP:
+                    found[event.entry - 1] = replace(found[event.entry - 1], step=event.reason)
+                    continue
                 state = State(event.state)
                 if state is State.RESERVED:
                     about, (loss, _) = json.loads(event.description or ""), known.counts[event.loss or ""]
@@ -461,12 +485,22 @@ class Ledger:
             session,
             known,
         ):
-            states = self.journal.states(session, entry)
-            if not states:
-                raise LedgerError(f"The ledger has no entry {entry}. Its entries are listed by entries().")
-            if len(states) > 1:
-                raise LedgerError(f"Entry {entry} is {states[-1]} already; an entry ends once.")
+            self._check_reserved(session, entry)
             self.journal.append(session, known, entry, state, reason=reason)
+
+    def _check_reserved(self, session: Session, entry: int) -> None:
+        states = self.journal.states(session, entry)
+        if not states:
+            raise LedgerError(f"The ledger has no entry {entry}. Its entries are listed by entries().")
+        if len(states) > 1:
+            raise LedgerError(f"Entry {entry} is {states[-1]} already; an entry ends once.")
+
+    def _check_noise(self, session: Session, noise: str) -> None:
+        if self.journal.knows_noise(session, noise):
+            raise RepeatedNoise(
+                "A release was reserved with this very noise: its source was copied, or set back as by a virtual "
+                "machine's snapshot. Nothing was spent. Start the process and the machine afresh."
+            )
 
     def _kept(self, release: Any, mechanism: Mechanism, loss: PrivacyLoss, n: int) -> Release | Failure:
         """The release, if it promises no more than what was reserved for it."""

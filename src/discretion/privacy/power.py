@@ -37,7 +37,8 @@ def attack_power(loss: PrivacyLoss, false_positive: float = 0.05) -> float:
     if not 0.0 <= a <= 1.0:
         raise ValueError(f"A false positive rate lies in [0, 1]; got {false_positive!r}.")
     if isinstance(loss, GaussianDP):
-        return float(ndtr(ndtri(a) + loss.mu)) if 0.0 < a < 1.0 else a
+        exact = float(ndtr(ndtri(a) + loss.mu)) if 0.0 < a < 1.0 else a
+        return min(max(exact * (1.0 + 1e-14), a), 1.0)
     epsilon, delta = _profile(loss)
     with np.errstate(over="ignore"):
         bounds = np.minimum(np.exp(epsilon) * a + delta, 1.0 - np.exp(-epsilon) * (1.0 - delta - a))

@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 
 _UNIT = 2.0**-52
 _MOST_RATIO = 1e150
+_LEAST_ORDER = 1e-6
 
 
 # --- A table ----------------------------------------------------------------------------------------
@@ -105,9 +106,21 @@ class PrivacyProfile(PrivacyLoss):
         last = self.epsilons[-1]
         if self._pair.infinity > 0:
             return np.full(excess.shape, np.inf)
-        x = np.clip(excess, LEAST_EXCESS, 1e6 / max(last, 1e-6))
-        bound = self._pair.log_moment(x) / x + 64 * _UNIT * (1 + last + 1 / x)
-        return np.where(excess > x, last, np.minimum(bound, last))
+        x = np.clip(excess, self._lowest, self._highest)
+        return np.where(excess > x, last, np.minimum(self._bound(x), last))
+
+    def _bound(self, x: Array) -> Array:
+        return self._pair.log_moment(x) / x + 64 * _UNIT * (1 + self.epsilons[-1] + 1 / x)
+
+    @property
+    def _highest(self) -> float:
+        return 1e6 / max(self.epsilons[-1], 1e-6)
+
+    @cached_property
+    def _lowest(self) -> float:
+        """The order of the least bound, which holds at all smaller ones: there what rounding adds grows as 1 / x."""
+        x = np.geomspace(min(_LEAST_ORDER, self._highest), min(100.0, self._highest), 160)
+        return float(x[np.argmin(self._bound(x))])
 
     @cached_property
     def _hull(self) -> Hull:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def _no_words(stack: ExitStack) -> None:
     stack.enter_context(redirect_stdout(_Nowhere()))
     stack.enter_context(redirect_stderr(_Nowhere()))
     stack.callback(logging.disable, logging.root.manager.disable)
-    logging.disable(logging.CRITICAL)
+    logging.disable(sys.maxsize)  # levels above CRITICAL, too
 
 
 class _Nowhere(io.TextIOBase):

@@ -11,7 +11,22 @@ from scipy.sparse import issparse
 from discretion.privacy.mechanism import PublicError
 from discretion.privacy.quiet import quiet
 
-__all__ = ["numbers"]
+__all__ = ["check_labelled", "numbers"]
+
+
+def check_labelled(records: Any) -> None:
+    """Return if the records have covariates and a response.
+
+    Raises
+    ------
+    PublicError
+        They are of another type, which is named.
+    """
+    if not (hasattr(records, "covariates") and hasattr(records, "response")):
+        raise PublicError(
+            "Records are an object with covariates (n, d) and response (n,), such as discretion.posterior.Records(X, "
+            f"y); this one is of type {type(records).__name__}."
+        )
 
 
 @quiet()

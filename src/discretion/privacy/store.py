@@ -130,7 +130,7 @@ TABLES = (
         ledger      TEXT NOT NULL REFERENCES ledger (id),
         number      INTEGER NOT NULL,
         entry       INTEGER NOT NULL,
-        state       TEXT NOT NULL CHECK (state IN ('reserved', 'booked', 'failed')),
+        state       TEXT NOT NULL CHECK (state IN ('reserved', 'step', 'booked', 'failed')),
         who         TEXT NOT NULL,
         created     TEXT NOT NULL,
         description TEXT,
@@ -142,11 +142,11 @@ TABLES = (
         FOREIGN KEY (ledger, loss) REFERENCES loss (ledger, key),
         CHECK ((state = 'reserved') = (description IS NOT NULL)),
         CHECK ((state = 'reserved') = (loss IS NOT NULL)),
-        CHECK ((state = 'failed') = (reason IS NOT NULL))
+        CHECK ((state IN ('step', 'failed')) = (reason IS NOT NULL))
     )
     """,
     "CREATE UNIQUE INDEX event_begins_once ON event (ledger, entry) WHERE state = 'reserved'",
-    "CREATE UNIQUE INDEX event_ends_once ON event (ledger, entry) WHERE state <> 'reserved'",
+    "CREATE UNIQUE INDEX event_ends_once ON event (ledger, entry) WHERE state IN ('booked', 'failed')",
     # Over all ledgers of the place: two releases never share their noise.
     "CREATE UNIQUE INDEX event_noise_once ON event (noise) WHERE noise IS NOT NULL",
 )

@@ -316,6 +316,7 @@ def _areas(
         lines=lines,
         plane=view.plane if planar else "degrees",
         metres=view.metres if planar else 111_320.0,
+        stretch=1.0 / shrink,
         words=_words(layers[0].name, layers[0].values, threshold, below, view),
     )
 

@@ -95,7 +95,7 @@ def page(contents: Contents) -> str:
         f"{source}<p>Made {escape(made.created)} with {escape(made.library)} {escape(made.library_version)}. This page "
         "holds released values and public parameters only, asks nothing of the network, and may be passed on.</p>"
     )
-    scripts = ["map.js", "theme.js"] if contents.scene is not None else ["theme.js"]
+    scripts = ["values.js", "map.js", "theme.js"] if contents.scene is not None else ["theme.js"]
     return document(title=title, head=head, body=body + blocks, foot=foot, scripts=scripts)
 
 
@@ -129,7 +129,7 @@ def _price(made: Certificate, loss: PrivacyLoss) -> str:
         "the bound fails. One loss has an epsilon for every delta. The dot is what the certificate states."
     )
     weak = (
-        "An epsilon this large is a weak promise in the worst case; the attack on a typical record is weaker."
+        "An epsilon this large is a weak promise in the worst case, which is what is promised against."
         if WEAK < made.epsilon < math.inf
         else ""
     )
@@ -173,21 +173,14 @@ def audit_piece(audit: Mapping[str, Any]) -> str:
         pairs.append(("Area under its curve", f"{audit['auc']:.3f} (0.5 is guessing)"))
     piece = html.facts(pairs)
     if rates := audit.get("rates"):
-        rows = [
-            (f"{100 * each['false_positive']:g} %", f"{100 * each['true_positive']:.1f} %", _interval(each["interval"]))
-            for each in rates
-        ]
-        piece += html.table(("False alarms", "Found", "Interval"), rows, "What the attack reached")
+        rows = [tuple(f"{100 * each[name]:.3g} %" for name in ("false_positive", "true_positive")) for each in rates]
+        piece += html.table(("False alarms", "Records found"), rows, "What the attack reached")
     if audit.get("refuted"):
         return '<p class="alarm">The attack refutes the claim: the release leaks more than it says.</p>' + piece
     return piece + html.paragraphs(
         "The truth lies between the two. An attack that finds little is no proof that there is little to find; the "
         "claim is proved for every attack."
     )
-
-
-def _interval(ends: Any) -> str:
-    return f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f} %"
 
 
 def _verify(contents: Contents) -> str:
@@ -206,13 +199,13 @@ def _verify(contents: Contents) -> str:
     commands.append("sha256sum certificate.json")
     code = escape("\n".join(commands))
     explained = (
-        "verify computes every number of the certificate again from its parameters; it can't tell whether the release "
+        "The second command computes every number of the certificate again from its parameters; it can't tell whether the release "
         "was made as stated, for which there are signatures and the ledger."
     )
     named = f"Beside this page: {', '.join(contents.names)}." if contents.names else ""
     return (
         f"<h3>Cite as</h3><p>{escape(cite)}</p><h3>Check</h3>"
-        f'<pre tabindex="0" role="region" aria-label="Commands that check the certificate">{code}</pre>'
+        f"<pre>{code}</pre>"
         f"{html.paragraphs(explained, *([named] if named else []))}"
         '<p class="screen"><button type="button" id="save" hidden>Save certificate.json</button></p>'
     )

@@ -69,10 +69,14 @@ def report_folder(
     Without a `view` the map of an earlier page in the folder is taken over, title and all, if it was made for this
     certificate; without one the files have to do.
 
+    The JSON of an audit (`discretion audit ... --json`) as `source` has a page of its own.
+
     Raises:
         ValueError: there is no certificate, or a file is not what a release leaves.
     """
     source = Path(source)
+    if (alone := _audit_in(source)) is not None:
+        return audit_page(alone)
     folder = source if source.is_dir() else source.parent
     file = next((each for each in _certificates(source) if each.is_file()), None)
     if file is None:
@@ -115,6 +119,9 @@ def write_folder_report(
     return target
 
 
+_SHOWN = ("rates", "epsilon_lower", "claimed", "delta", "confidence", "auc", "refuted", "each")
+
+
 def audit_page(audit: Any) -> str:
     """The page of an audit on its own: what an attack proves, beside what is claimed."""
     found = _dictionary(audit) or {}
@@ -122,7 +129,7 @@ def audit_page(audit: Any) -> str:
         "An attack on made-up data sets, with all public parameters as they are: no record was read. No epsilon below "
         "what it proves can be true of such a release."
     )
-    rows = [(key, _text(value)) for key, value in found.items() if key not in ("rates", "epsilon_lower", "claimed")]
+    rows = [(key, _text(value)) for key, value in found.items() if key not in _SHOWN]
     body = (
         '<section aria-labelledby="attack-title"><h2 id="attack-title">What an attack found</h2>'
         f'<div class="dis">{words}{audit_piece(found)}{html.table(("Detail", "Value"), rows, "All details")}</div>'
@@ -131,6 +138,17 @@ def audit_page(audit: Any) -> str:
     head = "<div><h1>Audit of a private release</h1></div>"
     foot = "<p>This page asks nothing of the network, and may be passed on.</p>"
     return document(title="Audit of a private release", head=head, body=body, foot=foot, scripts=["theme.js"])
+
+
+def _audit_in(source: Path) -> Mapping[str, Any] | None:
+    """What a file says that an audit wrote; None where it is something else."""
+    if not source.is_file():
+        return None
+    try:
+        found = json.loads(source.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "epsilon_lower" in found and "delta" in found else None
 
 
 def _certificates(source: Path) -> list[Path]:
@@ -158,10 +176,12 @@ def _shown(release: Any, view: View) -> tuple[Scene | None, list[tuple[str, str]
         own = [("What was chosen", tuning_piece(told))]
         scene, more = _shown(release.winner, view) if isinstance(release.winner, Release) else (None, [])
         return scene, own + more
-    if isinstance(release, KernelSumRelease):
-        return _sums(release, view), []
-    if isinstance(release, PathRelease):
-        return _paths(release, view)
+    if isinstance(release, KernelSumRelease) and (scene := _sums(release, view)) is not None:
+        return scene, []
+    if isinstance(release, PathRelease) and (scene := _paths(release, view)) is not None:
+        return scene, []
+    if isinstance(release, PathRelease) and release.mechanism.domain.dimension == 1:
+        return None, [("What was released", _on_a_line(release, view))]
     if isinstance(release, LatticeRelease) and release.locations is not None and release.locations.shape[1] == 2:
         low, high = release.locations.min(axis=0), release.locations.max(axis=0)
         layers = tuple(Layer(name, each, view.units, view.logarithm) for name, each in _named(release.values))
@@ -207,27 +227,24 @@ def _sums(release: KernelSumRelease, view: View) -> Scene | None:
         question = f"{'at most' if view.below else 'at least'} {amount(view.threshold, view)}, 95 % confidence"
         lines = (
             Line(f"{STATED['inner']}: {question}", excursion_polygons(field, x, y, cut, mask=absent)),
-            Line(
-                f"{STATED['outer']}: {question}", excursion_polygons(field, x, y, -cut, mask=absent), True
-            ),
+            Line(f"{STATED['outer']}: {question}", excursion_polygons(field, x, y, -cut, mask=absent), True),
         )
     layers = (Layer(f"Local mean of {view.units}", mean, view.units, view.logarithm),)
     return Scene(box, shape, layers, lines=lines, between=bool(lines), plane=view.plane, metres=view.metres)
 
 
-def _paths(release: PathRelease, view: View) -> tuple[Scene | None, list[tuple[str, str]]]:
+def _on_a_line(release: PathRelease, view: View) -> str:
+    order = np.argsort(release.locations[:, 0])
+    x = release.locations[order, 0].tolist()
+    lines = [(name, x, each[order].tolist()) for name, each in _named(release.values)[:3]]
+    words = f"{len(release.values)} released paths along the covariate."
+    return html.line_chart(lines, x_label="covariate", y_label=view.units, words=words)
+
+
+def _paths(release: PathRelease, view: View) -> Scene | None:
     found = _grid(release)
     if found is None:
-        if release.mechanism.domain.dimension == 1:
-            order = np.argsort(release.locations[:, 0])
-            shown = [
-                (name, release.locations[order, 0].tolist(), each[order].tolist())
-                for name, each in _named(release.values)[:3]
-            ]
-            words = f"{len(release.values)} released paths along the covariate."
-            chart = html.line_chart(shown, x_label="covariate", y_label=view.units, words=words)
-            return None, [("What was released", chart)]
-        return None, []
+        return None
     box, shape, (x, y) = found
     named = [(name, each.reshape(shape).T) for name, each in _named(release.values)]
     ends = float(release.values.min()), float(release.values.max())
@@ -239,7 +256,7 @@ def _paths(release: PathRelease, view: View) -> tuple[Scene | None, list[tuple[s
             Line(name, excursion_polygons(each, x, y, view.threshold, above=not view.below), i > 0, i == 0)
             for i, (name, each) in enumerate(named)
         )
-    return Scene(box, shape, layers, lines=lines, plane=view.plane, metres=view.metres), []
+    return Scene(box, shape, layers, lines=lines, plane=view.plane, metres=view.metres)
 
 
 def _search(release: LocalSearchRelease) -> str:

@@ -96,6 +96,7 @@ class Scene:
         between: whether the area inside the second outline and outside the first is undecided.
         region: polygons that the map stays inside.
         plane, metres: as in `View`.
+        stretch: how much longer a unit along x is than drawn, as of longitude away from the equator.
         words: the map in words.
     """
 
@@ -109,6 +110,7 @@ class Scene:
     region: Polygons = ()
     plane: str = ""
     metres: float | None = None
+    stretch: float = 1.0
     words: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -129,6 +131,7 @@ class Scene:
             "region": _rings(self.region, frame),
             "plane": self.plane,
             "metres": self.metres,
+            "stretch": self.stretch,
             "notes": list(self.notes),
             "words": self.words,
         }

@@ -8,6 +8,7 @@ from discretion.selection.adapters import (
     opacus_loss,
     optuna_candidates,
 )
+from discretion.selection.beforehand import rehearse
 from discretion.selection.bounds import heterogeneous, selection_loss
 from discretion.selection.charged import select
 from discretion.selection.disjoint import DisjointTuning
@@ -73,6 +74,7 @@ __all__ = [
     "logarithmic",
     "opacus_loss",
     "optuna_candidates",
+    "rehearse",
     "repetitions_from",
     "select",
     "selection_loss",

@@ -32,8 +32,9 @@ class Declared(MetaEstimatorMixin, BaseEstimator):
     """Any estimator, with the loss that its author declares for it.
 
     The declaration is the user's to answer for: it must cover everything in the fitted estimator, failing included, and
-    hold for the parameters that the estimator then has. What the estimator takes its noise from is its own matter: a
-    search of it that is interrupted before its release was kept can't be taken up, and stays spent.
+    hold for the parameters that the estimator then has. What the estimator takes its noise from is its own matter, and
+    has to be fresh in every run: NumPy's global generator is not, where workers are forked or a program has seeded it.
+    A search of it that is interrupted before its release was kept can't be taken up, and stays spent.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ class Declared(MetaEstimatorMixin, BaseEstimator):
 def diffprivlib_loss(neighbours: Neighbours | str) -> Callable[[Any, int | None], PureDP]:
     """The declaration of estimators with a parameter ``epsilon`` that stands for pure DP, as diffprivlib's do.
 
-    Such estimators read bounds off the records where none are given, and warn; here that is refused.
+    Such estimators read bounds, and trees their classes, off the records where none are given; here that is refused.
 
     Args:
         neighbours: the relation their documentation states.
@@ -142,7 +143,7 @@ class _EpsilonParameter:
         return PureDP(float(parameters["epsilon"]), neighbours=self.neighbours, rule="declared")
 
 
-_BOUNDS = ("bounds", "bounds_X", "bounds_y", "data_norm")
+_BOUNDS = ("bounds", "bounds_X", "bounds_y", "data_norm", "classes")
 
 
 def dp_sgd_loss(

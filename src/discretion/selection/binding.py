@@ -39,6 +39,9 @@ def code_of(value: Any, key: bytes, *, whole: bool = False) -> str:
 
 def _described(value: Any, key: bytes, whole: bool, depth: int) -> Any:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, np.ma.MaskedArray):
+        parts = np.asarray(value.data), np.ma.getmaskarray(value)
+        return [kind, [_described(part, key, whole, depth + 1) for part in parts]]
     try:
         return [kind, fingerprint(value, key)]
     except Exception:  # not of arrays throughout, or an object that makes no array

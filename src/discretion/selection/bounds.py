@@ -49,7 +49,6 @@ Rule = Literal["best", "renyi", "profile"]
 _UNIT = 2.0**-52
 _CELLS = 500
 _NODES = 81
-_LEAST_MIXED = 1e-4
 
 
 def selection_loss(base: PrivacyLoss, law: Repetitions, *, rule: Rule = "best", box: DensityBox = FIXED) -> PrivacyLoss:
@@ -365,11 +364,7 @@ def heterogeneous(losses: Sequence[PrivacyLoss], weights: Sequence[float]) -> Pr
     rule = f"{len(losses)} candidates averaged (" + "; ".join(dict.fromkeys(str(loss.rule) for loss in losses)) + ")"
     supremum = min(loss.supremum for loss in losses)
 
-    # below this order its own bound, which holds there too: what rounding adds to a loss near order 1 is divided by x
-    least = min(_LEAST_MIXED, supremum / 2)
-
     def renyi(x: Array) -> Array:
-        x = np.maximum(x, least)
         rows = np.array([loss.renyi_excess(x) for loss in losses])
         if np.all(np.isinf(x)):
             return np.max(rows, axis=0)
@@ -377,7 +372,7 @@ def heterogeneous(losses: Sequence[PrivacyLoss], weights: Sequence[float]) -> Pr
             power = x * rows
             small = np.log1p(np.sum(w[:, None] * np.expm1(power), axis=0))
             found = np.where(np.max(power, axis=0) < 1, small, np.logaddexp.reduce(np.log(w)[:, None] + power, axis=0))
-        return found / x * (1 + 1e-12)
+        return np.minimum(found / x * (1 + 1e-12), np.max(rows, axis=0))
 
     curve = RenyiCurve(renyi, supremum, neighbours=losses[0].neighbours, rule=rule)
     pairs = [pairs_of(loss) for loss in losses]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,26 +13,36 @@ from discretion.privacy import Ledger, LedgerError, PrivacyLoss, Randomness, Sta
 from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.release import library_version
+from discretion.selection.beforehand import check_number, check_price, check_proposals
 from discretion.selection.bounds import Rule
 from discretion.selection.disjoint import DisjointTuning
 from discretion.selection.journal import Journal, JournalError, plan_hash
-from discretion.selection.outcome import SelectionRelease, under
+from discretion.selection.outcome import Outcome, SelectionRelease, under
 from discretion.selection.pricing import Law
 from discretion.selection.proposals import Proposals
 from discretion.selection.scores import Score
 from discretion.selection.search import RunLimit, SelectionMechanism
+from discretion.selection.within import search_within
 
 __all__ = ["charged", "select"]
 
 
+UNREMEMBERED = "No ledger: nothing remembers this release, so nothing stops the budget being spent twice."
+FAILED = (
+    "Every run failed, and the search is paid for all the same. Before another one, rehearse it on made-up records: "
+    "there every error is shown, and nothing is charged (rehearse, PrivateSearchCV.rehearse)."
+)
+
+
 @cleared
 def select(
-    candidates: Sequence[Any],
+    candidates: Sequence[Any] | Callable[[float], Sequence[Any]],
     score: Score,
     law: Law,
     records: Any,
     n: int,
     *,
+    epsilon: float | None = None,
     delta: float | None = None,
     weights: Sequence[float] | None = None,
     default: Any = None,
@@ -53,6 +64,9 @@ def select(
         candidates, score, law, weights, default, rule, limit, pad, unit, jobs, proposals: as in `SelectionMechanism`.
         records: private.
         n: the number of records; where it is private, a public bound of it.
+        epsilon: of everything, tuning and release: the budget of one run is found so that the search costs this or up
+            to a thousandth less. `candidates` is then a function: from epsilon of one run to the candidates, each with
+            the noise that meets it at its own delta. By default the candidates are as they are.
         delta: at which the certificate states epsilon; by default the candidates' own.
         share: tune on a random part of the records, each with this chance, and train what is released on all the
             others (`DisjointTuning`); by default all records are tuned on, and the winner is the run that was scored.
@@ -70,35 +84,55 @@ def select(
         The winner under the certificate of tuning plus release.
 
     Raises:
-        ValueError: parameters out of range.
+        ValueError: parameters out of range; a price that is infinite; n that is not the number of the records.
+        Unreachable: no run so private makes the search cost `epsilon` or less.
         JournalError: the journal can't be used as it is, or not with these records.
         LedgerError: the ledger does not let the search be taken up, or could not be written.
         BudgetExceeded: the ledger's budget can't pay; nothing was read.
         MechanismFailed: the search failed; what was reserved stays spent.
         KeyboardInterrupt: it was interrupted. Nothing leaves, and what was reserved stays spent.
+
+    Warns:
+        UserWarning: there is no ledger; every run failed.
     """
-    if delta is None:
-        deltas = {getattr(each, "delta", None) for each in candidates}
-        if len(deltas) != 1 or None in deltas:
-            raise ValueError("Give the delta at which the certificate is to state epsilon.")
-        delta = deltas.pop()
     kind, part = (SelectionMechanism, {}) if share is None else (DisjointTuning, {"share": share})
-    mechanism = kind(
-        tuple(candidates),
-        score,
-        law,
-        float(delta),  # pyright: ignore[reportArgumentType]
-        weights=None if weights is None else tuple(weights),
-        default=default,
-        rule=rule,
-        limit=limit,
-        pad=pad,
-        unit=unit,
-        jobs=jobs,
-        proposals=proposals,
-        **part,
-    )
+
+    def search_of(candidates: Sequence[Any]) -> SelectionMechanism:
+        return kind(
+            tuple(candidates),
+            score,
+            law,
+            _delta_of(candidates) if delta is None else float(delta),
+            weights=None if weights is None else tuple(weights),
+            default=default,
+            rule=rule,
+            limit=limit,
+            pad=pad,
+            unit=unit,
+            jobs=jobs,
+            proposals=proposals,
+            **part,
+        )
+
+    if callable(candidates) == (epsilon is None):
+        raise ValueError(
+            "With epsilon, of the whole search, candidates is a function from epsilon of one run to a list of "
+            "mechanisms; without it, that list."
+        )
+    if callable(candidates):
+        make = candidates
+        mechanism, _ = search_within(lambda one: search_of(make(one)), float(epsilon or 0.0), n)
+    else:
+        mechanism = search_of(candidates)
     return charged(mechanism, records, n, ledger=ledger, journal=journal, randomness=randomness, save=save)
+
+
+def _delta_of(candidates: Sequence[Any]) -> float:
+    """The delta that all candidates have."""
+    deltas = {getattr(each, "delta", None) for each in candidates}
+    if len(deltas) != 1 or None in deltas:
+        raise ValueError("Give the delta at which the certificate is to state epsilon.")
+    return float(deltas.pop())  # pyright: ignore[reportArgumentType]
 
 
 def charged(
@@ -111,11 +145,54 @@ def charged(
     randomness: Randomness | None,
     save: Callable[[SelectionRelease], object] = lambda release: None,
     pick: Callable[[Any, Randomness], Any] = lambda records, randomness: records,
+    warn: Callable[[str], object] = lambda text: warnings.warn(text, stacklevel=5),
 ) -> SelectionRelease:
     """Run a search through the ledger, if there is one, and from the journal, if there is one.
 
-    What `pick` draws from the records is what the search runs on: the same again when it is taken up.
+    What public facts decide is looked at first. What `pick` draws from the records is what the search runs on: the same
+    again when it is taken up. `warn` is told, in public words, what a person should know.
     """
+    told = n if mechanism.n_is_public else None
+    check_price(mechanism.privacy_loss(n).epsilon(mechanism.delta), mechanism.delta)
+    if mechanism.proposals is not None:
+        check_proposals(mechanism.proposals.propose, len(mechanism.candidates))
+    if ledger is None and (randomness is None or randomness.bookable):
+        warn(UNREMEMBERED)
+
+    def picked(records: Any, randomness: Randomness) -> Any:
+        found = pick(records, randomness)
+        check_number(found, told)
+        return found
+
+    try:
+        release = _charged(mechanism, records, n, ledger, journal, randomness, save, picked)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_interrupted(ledger is not None, journal)) from None
+    if release.outcome is Outcome.FAILED:
+        warn(FAILED)
+    return release
+
+
+def _interrupted(booked: bool, journal: str | os.PathLike[str] | None) -> str:
+    paid = "What it reserved stays paid for" if booked else "Without a ledger nothing remembers it"
+    if journal is None:
+        return f"Interrupted; nothing was released. {paid}, and without a journal it can't be taken up again."
+    return (
+        f"Interrupted; nothing was released. {paid}. The same call takes the search up from {os.fspath(journal)}, "
+        "which is private: same draws, no second price."
+    )
+
+
+def _charged(
+    mechanism: SelectionMechanism,
+    records: Any,
+    n: int,
+    ledger: Any,
+    journal: str | os.PathLike[str] | None,
+    randomness: Randomness | None,
+    save: Callable[[SelectionRelease], object],
+    pick: Callable[[Any, Randomness], Any],
+) -> SelectionRelease:
     randomness = SystemRandomness() if randomness is None else randomness
     book: Any = Ledger.open(ledger) if isinstance(ledger, str | os.PathLike) else ledger
     if journal is None:

@@ -18,6 +18,7 @@ from scipy.special import gammaln, xlog1py, xlogy
 from discretion.privacy import Neighbours, PrivacyLoss, PrivacyProfile, PureDP, RenyiCurve
 from discretion.privacy.profiles import BestOf
 from discretion.selection.bounds import Rule, conditional_loss, selection_loss
+from discretion.selection.laws.base import count, drawable, positive
 from discretion.selection.repetitions import NegativeBinomial
 from discretion.selection.sampling import BetaBinomialTerms
 from discretion.selection.scores import either
@@ -52,7 +53,8 @@ class SharedRate:
         exponent: g, positive. Small: cheap, and often no run at all unless there are many rounds.
 
     Raises:
-        ValueError: not such numbers, or over 100,000 runs that there could be.
+        ValueError: not such numbers, over 100,000 runs that there could be, or an exponent at which none is too rare
+            to be drawn.
     """
 
     law: ClassVar[str] = "shared-rate"
@@ -62,13 +64,12 @@ class SharedRate:
     exponent: float
 
     def __post_init__(self) -> None:
-        if not (self.candidates >= 1 and self.rounds >= 1 and 0 < self.exponent < math.inf):
-            raise ValueError(
-                "A shared rate needs at least one candidate, at least one round and a positive finite exponent; got "
-                f"{self.candidates!r}, {self.rounds!r} and {self.exponent!r}."
-            )
+        count(self.candidates, "The number of candidates that share a rate")
+        count(self.rounds, "The number of rounds at a shared rate")
+        positive(self.exponent, "The exponent of a shared rate")
         if self.most > _MOST_CELLS:
             raise ValueError(f"{self.most:,} runs there could be are more than the {_MOST_CELLS:,} that can be drawn.")
+        drawable(self._log_none, f"{self.name}, of {self.most} runs there could be")
 
     @property
     def name(self) -> str:
@@ -110,8 +111,12 @@ class SharedRate:
     @property
     def none(self) -> float:
         """Chance of no run, E (1 - p)^(candidates rounds); no record changes it."""
-        g, runs = self.exponent, self.most
-        return math.exp(gammaln(1 + g) + gammaln(1 + runs) - gammaln(1 + runs + g))
+        return math.exp(self._log_none)
+
+    @property
+    def _log_none(self) -> float:
+        runs = np.arange(1, self.most + 1)
+        return -float(np.sum(np.log1p(self.exponent / runs)))
 
     def loss(self, epsilon: float, *, neighbours: Neighbours, deltas: Sequence[float] | None = None) -> PrivacyLoss:
         """What the release costs: `(2 + g) epsilon`, with delta `rounds g / (1 + g) sum of deltas`.
@@ -265,7 +270,7 @@ class Threshold:
 
     Loop: draw a candidate, make a run; release it if its score is at least `level`; else end with probability `stop`
     (Liu and Talwar 2019). What it costs: `threshold_loss`. How many coins it takes is drawn first, a geometric number,
-    so that the draws do not depend on the records.
+    so that the draws do not depend on the records. How many runs are made does, and with it how long the search takes.
 
     Args:
         level: finite, public: chosen without the records.

@@ -30,7 +30,7 @@ except ImportError:  # where there is none, nothing keeps two processes from run
 
 __all__ = ["Journal", "JournalError", "plan_hash"]
 
-_SCHEMA = 2
+_SCHEMA = 3
 _LINES = 3
 _LEAST_RELEASE = 1 << 16
 """Bytes to which a release is padded, or else to the next power of two: its size tells little of what won."""
@@ -48,7 +48,7 @@ def plan_hash(plan: Any) -> str:
 class Journal:
     """PRIVATE. One search on disk: at most three lines, readable by their owner alone.
 
-    1. The plan, the key, and codes of what the search was begun with under that key (`code_of`); of constant length.
+    1. The plan, the key and when it was drawn, and codes of what the search was begun with under that key (`code_of`); of constant length.
     2. That the runs have begun: a constant.
     3. The release, padded. It holds the winner and nothing of the other runs.
 
@@ -90,7 +90,7 @@ class Journal:
                 drawn = SearchKey.draw(randomness)
                 codes = _codes(begun_with or {}, drawn.key)
                 head = {"schema": _SCHEMA, "plan": plan, "key": drawn.key.hex(), "bookable": drawn.bookable}
-                self._append(head | {"begun_with": codes})
+                self._append(head | {"drawn": drawn.drawn, "begun_with": codes})
                 lines = self._lines()
             self.key = self._read_head(lines[0], plan, begun_with or {})
             self.begun = len(lines) > 1
@@ -232,7 +232,7 @@ class Journal:
                 "same noise, two results would tell the difference. Take it up with what it was begun with, or move "
                 "the file away and begin anew; what it reserved stays spent."
             )
-        return SearchKey(key, entry["bookable"] is True)
+        return SearchKey(key, entry["bookable"] is True, entry["drawn"])
 
     def _synchronise_folder(self) -> None:
         if os.name == "posix":

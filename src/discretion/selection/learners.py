@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy, deepcopy
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,10 +23,17 @@ from discretion.privacy import (
     Randomness,
     SystemRandomness,
     largest,
+    smallest,
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.records import numbers
-from discretion.selection.linear import LabelledRecords, LogisticMechanism, ModelRelease, RidgeMechanism
+from discretion.selection.linear import (
+    LabelledRecords,
+    LogisticMechanism,
+    ModelRelease,
+    RidgeMechanism,
+    logistic_loss,
+)
 
 __all__ = ["PrivateLogisticRegression", "PrivateRidge", "plain_table"]
 
@@ -37,12 +45,13 @@ _MOST_MU = 1e4
 class _PrivateLinear(BaseEstimator):
     """Parameters and fitting of both linear models."""
 
-    mu: float | None
     epsilon: float | None
     delta: float
     neighbours: Neighbours | str
     ledger: Ledger | str | Path | None
     randomness: Randomness | None
+    _strength: ClassVar[str]
+    """The parameter that sets the noise."""
 
     def mechanism(self, n: int | None = None, dimension: int | None = None) -> RidgeMechanism | LogisticMechanism:
         """The mechanism these parameters describe; reads no record.
@@ -55,20 +64,18 @@ class _PrivateLinear(BaseEstimator):
             ValueError: a parameter out of range or missing, or no noise that meets epsilon.
         """
         n = n if Neighbours(self.neighbours) is not Neighbours.ADD_REMOVE else None
-        if (self.mu is None) == (self.epsilon is None):
-            raise ValueError("Give either mu, or epsilon to have the least noise that meets it; not both.")
-        if self.mu is not None:
-            return self._mechanism(dimension or 1, float(self.mu))
-        epsilon = float(self.epsilon)  # pyright: ignore[reportArgumentType]
-        mu = largest(
-            lambda mu: self._mechanism(1, mu).privacy_loss(n).epsilon(self.delta) <= epsilon,
-            1e-6,
-            _MOST_MU,
-            relative_tolerance=1e-6,
-        )
-        return self._mechanism(dimension or 1, mu)
+        given = getattr(self, self._strength)
+        if (given is None) == (self.epsilon is None):
+            raise ValueError(
+                f"Give either {self._strength}, or epsilon to have the least noise that meets it; not both."
+            )
+        return self._mechanism(dimension or 1, self._calibrated(n) if given is None else float(given))
 
-    def _mechanism(self, dimension: int, mu: float) -> RidgeMechanism | LogisticMechanism:
+    def _mechanism(self, dimension: int, strength: float) -> RidgeMechanism | LogisticMechanism:
+        raise NotImplementedError
+
+    def _calibrated(self, n: int | None) -> float:
+        """The strength of the least noise that meets epsilon at delta."""
         raise NotImplementedError
 
     def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
@@ -79,9 +86,11 @@ class _PrivateLinear(BaseEstimator):
     def check(self, X: ArrayLike, y: ArrayLike) -> int | None:
         """Refuse what `fit` would refuse, before anything is spent; the number of records where it is public."""
         table: Any = plain_table(X)
-        # How much noise there is does not matter here, and need not be solved for.
-        apart = copy(self).set_params(mu=1.0, epsilon=None)
-        return apart.mechanism(len(table), table.shape[1]).check(LabelledRecords(table, self._response(y)))
+        return self._checking(*table.shape[:2]).check(LabelledRecords(table, self._response(y)))
+
+    def _checking(self, n: int, dimension: int) -> RidgeMechanism | LogisticMechanism:
+        """The mechanism that checks records; what noise there is may matter to it."""
+        return self.mechanism(n, dimension)
 
     def _response(self, y: Any) -> Floats:
         raise NotImplementedError
@@ -187,13 +196,27 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
         self.ledger = ledger
         self.randomness = randomness
 
-    def _mechanism(self, dimension: int, mu: float) -> RidgeMechanism:
+    _strength = "mu"
+
+    def _calibrated(self, n: int | None) -> float:
+        return largest(
+            lambda mu: self._mechanism(1, mu).privacy_loss(n).epsilon(self.delta) <= float(self.epsilon or 0.0),
+            1e-6,
+            _MOST_MU,
+            relative_tolerance=1e-6,
+        )
+
+    def _checking(self, n: int, dimension: int) -> RidgeMechanism:
+        # How much noise there is does not matter here, and need not be solved for.
+        return self._mechanism(dimension, 1.0)
+
+    def _mechanism(self, dimension: int, strength: float) -> RidgeMechanism:
         return RidgeMechanism(
             dimension=dimension,
             feature_bound=self.feature_bound,
             response_range=(float(self.response_range[0]), float(self.response_range[1])),
             alpha=self.alpha,
-            mu=mu,
+            mu=strength,
             delta=self.delta,
             intercept=self.fit_intercept,
             neighbours=Neighbours(self.neighbours),
@@ -254,8 +277,10 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
     alpha : float
         Penalty on the problem scaled to the unit ball (`LogisticMechanism`), intercept included. Small penalties cost
         more: log(1 + 1/(4 alpha)) for each problem.
-    mu : float, optional
-        1 over the noise of the gradient. Give either ``mu``, or ``epsilon`` to have the least noise that meets it.
+    noise : float, optional
+        Standard deviation of the Gaussian noise on the gradient, of which one record makes up 1 at most. Give either
+        ``noise``, or ``epsilon`` to have the least noise that meets it at ``delta``. The price is not that of Gaussian
+        DP with mu = 1 / noise: ask ``privacy_loss(n)``.
     epsilon, delta, fit_intercept, neighbours, most_records, ledger, randomness
         As in `PrivateRidge`.
 
@@ -280,7 +305,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         feature_bound: float = 1.0,
         *,
         alpha: float = 1.0,
-        mu: float | None = None,
+        noise: float | None = None,
         epsilon: float | None = None,
         delta: float = 1e-6,
         fit_intercept: bool = True,
@@ -292,7 +317,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         self.classes = classes
         self.feature_bound = feature_bound
         self.alpha = alpha
-        self.mu = mu
+        self.noise = noise
         self.epsilon = epsilon
         self.delta = delta
         self.fit_intercept = fit_intercept
@@ -306,13 +331,20 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
             raise ValueError("Declare the classes (classes=...): to read them off the records would name rare ones.")
         return np.unique(np.asarray(self.classes))
 
-    def _mechanism(self, dimension: int, mu: float) -> LogisticMechanism:
+    _strength = "noise"
+
+    def _calibrated(self, n: int | None) -> float:
+        problems = self._mechanism(1, 1.0).problems
+        epsilon = float(self.epsilon or 0.0)
+        return _least_noise(float(self.alpha), Neighbours(self.neighbours), problems, epsilon, float(self.delta))
+
+    def _mechanism(self, dimension: int, strength: float) -> LogisticMechanism:
         return LogisticMechanism(
             classes=len(self._declared()),
             dimension=dimension,
             feature_bound=self.feature_bound,
             alpha=self.alpha,
-            mu=mu,
+            noise=strength,
             delta=self.delta,
             intercept=self.fit_intercept,
             neighbours=Neighbours(self.neighbours),
@@ -364,6 +396,21 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         decision = self._decision(X)
         best = (decision[:, 0] > 0).astype(int) if len(self.classes_) == 2 else decision.argmax(axis=1)
         return self.classes_[best]
+
+
+@lru_cache(maxsize=4096)
+def _least_noise(alpha: float, neighbours: Neighbours, problems: int, epsilon: float, delta: float) -> float:
+    """The least noise of a logistic regression that meets epsilon at delta; kept, as each search asks again and again.
+
+    Raises:
+        Unreachable: no noise does.
+    """
+    return smallest(
+        lambda noise: logistic_loss(noise, alpha, neighbours, problems).epsilon(delta) <= epsilon,
+        1.0 / _MOST_MU,
+        1e6,
+        relative_tolerance=1e-6,
+    )
 
 
 def plain_table(X: Any) -> Floats:

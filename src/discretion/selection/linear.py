@@ -28,6 +28,7 @@ from discretion.privacy import (
     RenyiCurve,
 )
 from discretion.privacy.frames import cleared
+from discretion.privacy.records import check_labelled
 from discretion.selection.minimiser import BLOCK, logistic_minimiser
 
 __all__ = [
@@ -45,6 +46,8 @@ _UNIT = 2.0**-53
 _TOLERANCE = 1e-8
 _FARTHEST = 10.0
 """No standard normal number of a `Randomness` is further from 0: their tails end at 2^-65."""
+_POLISH = 0.01
+"""Share of the noise's price that covers the inexact minimiser."""
 _EXTREME = 1e60
 """Public parameters lie within this of 0, and of 1 over it if positive: then no release overflows."""
 _LOWEST = math.log(1e-3)
@@ -89,8 +92,6 @@ class _LinearMechanism:
         Public bound of their Euclidean length; longer rows are shortened to it.
     alpha : float
         Weight of the penalty alpha |w|^2 / 2 on the scaled problem, intercept included; positive.
-    mu : float
-        Ratio of sensitivity to noise, positive; the price grows with it.
     delta : float
         At which the certificate states epsilon, 0 < delta < 1.
     intercept : bool
@@ -106,7 +107,6 @@ class _LinearMechanism:
     dimension: int
     feature_bound: float
     alpha: float
-    mu: float
     delta: float
     intercept: bool = True
     neighbours: Neighbours = Neighbours.REPLACE
@@ -114,9 +114,11 @@ class _LinearMechanism:
     unit: str = "one record (its covariates and its response)"
 
     name: ClassVar[str]
+    strength: ClassVar[str]
+    """The parameter that sets the noise."""
 
     def __post_init__(self) -> None:
-        for label in ("feature_bound", "alpha", "mu"):
+        for label in ("feature_bound", "alpha", self.strength):
             value = float(getattr(self, label))
             if not 1e-60 <= value <= _EXTREME:
                 raise ValueError(f"{label} must be a positive number of [1e-60, 1e60]; got {value!r}.")
@@ -139,7 +141,7 @@ class _LinearMechanism:
             "dimension": int(self.dimension),
             "feature_bound": float(self.feature_bound),
             "alpha": float(self.alpha),
-            "mu": float(self.mu),
+            self.strength: float(getattr(self, self.strength)),
             "intercept": bool(self.intercept),
             "neighbours": self.neighbours.value,
             "most_records": None if self.n_is_public else int(self.most_records),
@@ -148,6 +150,7 @@ class _LinearMechanism:
     @cleared
     def check(self, records: LabelledRecords) -> int | None:
         """Refuse records of other shapes, not finite, or too many; their number where it is public."""
+        check_labelled(records)
         X, y = records.covariates, records.response
         if X.ndim != 2 or X.shape[1] != self.dimension or y.shape != (len(X),):
             raise PublicError(
@@ -229,7 +232,9 @@ class RidgeMechanism(_LinearMechanism):
     ----------
     response_range : (low, high)
         Public; responses are clipped to it, one by one.
-    dimension, feature_bound, alpha, mu, delta, intercept, neighbours, most_records, unit
+    mu : float
+        The price in Gaussian DP, positive: sensitivity over the standard deviation of the noise.
+    dimension, feature_bound, alpha, delta, intercept, neighbours, most_records, unit
         As for every linear model here: see `LogisticMechanism`.
 
     Raises
@@ -239,8 +244,10 @@ class RidgeMechanism(_LinearMechanism):
     """
 
     response_range: tuple[float, float]
+    mu: float
 
     name: ClassVar[str] = "private-ridge-regression"
+    strength: ClassVar[str] = "mu"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -328,11 +335,18 @@ def objective_perturbation_loss(tau: float, alpha: float, neighbours: Neighbours
     return RenyiCurve(renyi, neighbours=neighbours, rule="objective perturbation")
 
 
+def logistic_loss(noise: float, alpha: float, neighbours: Neighbours, problems: int) -> PrivacyLoss:
+    """The loss of so many problems: the perturbed objective, and the minimiser that is not quite one."""
+    exact = objective_perturbation_loss(1.0 / noise, alpha, neighbours)
+    polish = GaussianDP(_POLISH / noise, neighbours=neighbours, rule="inexact minimiser under output noise")
+    return problems * (exact + polish)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LogisticMechanism(_LinearMechanism):
     """Logistic regression by objective perturbation (Chaudhuri, Monteleoni and Sarwate 2011).
 
-        w = argmin  sum log(1 + exp(-y x.w)) + alpha |w|^2 / 2 + g.w,      g ~ N(0, I / mu^2),   y = -1, 1
+        w = argmin  sum log(1 + exp(-y x.w)) + alpha |w|^2 / 2 + g.w,      g ~ N(0, noise^2 I),   y = -1, 1
 
     With more than two classes there is one such problem for each class against the rest, with noise of its own, and
     each is paid for. The minimiser is found to a gradient of a public length (`tolerance`), whatever the records, and
@@ -349,9 +363,9 @@ class LogisticMechanism(_LinearMechanism):
         Public bound of their Euclidean length; longer rows are shortened to it.
     alpha : float
         Weight of the penalty, intercept included; positive.
-    mu : float
-        1 over the standard deviation of the noise: the price is a little above that of Gaussian DP with mu (add/remove)
-        or 2 mu (replace).
+    noise : float
+        Standard deviation of the noise g, positive: one record has a gradient of length 1 at most. The price is a
+        little above that of Gaussian DP with mu = 1 / noise (add/remove) or 2 / noise (replace).
     delta : float
         At which the certificate states epsilon, 0 < delta < 1.
     intercept : bool
@@ -369,9 +383,11 @@ class LogisticMechanism(_LinearMechanism):
         If a parameter is out of range.
     """
 
+    noise: float
     classes: int = 2
 
     name: ClassVar[str] = "private-logistic-regression"
+    strength: ClassVar[str] = "noise"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -387,20 +403,18 @@ class LogisticMechanism(_LinearMechanism):
         return 1 if self.classes == 2 else self.classes
 
     def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
-        """What one run costs: the perturbed objective and the inexact minimiser, for each problem."""
-        return self.problems * (self._exact + self._polish)
+        """What one run costs: the perturbed objective and the inexact minimiser, for each problem.
 
-    @property
-    def _exact(self) -> PrivacyLoss:
-        return objective_perturbation_loss(self.mu, self.alpha, self.neighbours)
-
-    @property
-    def _polish(self) -> PrivacyLoss:
-        return GaussianDP(0.01 * self.mu, neighbours=self.neighbours, rule="inexact minimiser under output noise")
+        Raises:
+            PublicError: double precision does not suffice (`tolerance`), where the number of records is known.
+        """
+        if n is not None or not self.n_is_public:
+            self.tolerance(n)
+        return logistic_loss(self.noise, self.alpha, self.neighbours, self.problems)
 
     def reach(self, n: int | None) -> float:
         """Most that the minimiser can be long, from public facts: 2 |g| / alpha + sqrt(2 n log 2 / alpha)."""
-        noise = _FARTHEST * math.sqrt(self._size) / self.mu
+        noise = _FARTHEST * math.sqrt(self._size) * self.noise
         return 2.0 * noise / self.alpha + math.sqrt(2.0 * self._count(n) * math.log(2.0) / self.alpha)
 
     def tolerance(self, n: int | None) -> float:
@@ -409,24 +423,24 @@ class LogisticMechanism(_LinearMechanism):
             rounding = u [N (min(N, 1024) + 32) + (N/4 + alpha) (d + 8) B + 8 N + 8 |g|],     B = `reach`
 
         Raises:
-            PublicError: double precision does not suffice for alpha, mu, d and N, the public (bound of the) number.
+            PublicError: double precision does not suffice for alpha, noise, d and N, the public (bound of the) number.
         """
         N, d, B = self._count(n), self._size, self.reach(n)
-        noise = _FARTHEST * math.sqrt(d) / self.mu
+        noise = _FARTHEST * math.sqrt(d) * self.noise
         summed = N * (min(N, BLOCK) + d + 32) * _UNIT
         rounding = summed + _UNIT * ((N / 4 + self.alpha) * (d + 8) * B + 8 * N + 8 * noise)
         # the curvature must be known to a part of alpha, the margins to a hundredth, the gradient to a part of a record
         if not (4 * summed <= self.alpha and (d + 8) * B * _UNIT <= 0.01 and 16 * rounding <= 0.1):
             raise PublicError(
-                f"Double precision does not find the minimiser for alpha = {self.alpha:g}, mu = {self.mu:g} and up to "
-                f"{N:,} records. Raise alpha or mu, or declare fewer records (most_records)."
+                f"Double precision does not find the minimiser for alpha = {self.alpha:g}, noise = {self.noise:g} and "
+                f"up to {N:,} records. Raise alpha, lower noise, or declare fewer records (most_records)."
             )
         return max(_TOLERANCE, 16 * rounding)
 
     def output_noise(self, n: int | None) -> float:
         """Standard deviation of the noise that covers an inexact minimiser: two lie up to 2 gradient / alpha apart."""
         # the computed gradient and what rounding did to it
-        return 2.0 * (1 + 1 / 16) * self.tolerance(n) / self.alpha / (0.01 * self.mu)
+        return 2.0 * (1 + 1 / 16) * self.tolerance(n) / self.alpha * self.noise / _POLISH
 
     @property
     def _size(self) -> int:
@@ -453,7 +467,7 @@ class LogisticMechanism(_LinearMechanism):
                 logistic_minimiser(
                     np.where(records.response == each, 1.0, -1.0)[:, None] * X,
                     self.alpha,
-                    np.clip(randomness.standard_normal(X.shape[1]), -_FARTHEST, _FARTHEST) / self.mu,
+                    np.clip(randomness.standard_normal(X.shape[1]), -_FARTHEST, _FARTHEST) * self.noise,
                     reach,
                     tolerance,
                 )

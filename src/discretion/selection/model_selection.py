@@ -6,7 +6,7 @@ import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,15 +21,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from discretion.privacy import Ledger, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.records import numbers
+from discretion.selection.beforehand import check_price, check_validation, pair_of, rehearse
 from discretion.selection.bounds import Rule
 from discretion.selection.charged import charged
 from discretion.selection.learners import plain_table
 from discretion.selection.linear import LabelledRecords
-from discretion.selection.outcome import Outcome, SelectionRelease, under
+from discretion.selection.outcome import FittedModel, Outcome, SelectionRelease
 from discretion.selection.pricing import Law
 from discretion.selection.repetitions import NegativeBinomial
 from discretion.selection.scores import PublicScore, Score
+from discretion.selection.sealed import found_in, sealed
 from discretion.selection.search import RunLimit, SelectionMechanism
+from discretion.selection.within import search_within
 
 __all__ = ["EstimatorMechanism", "FittedModel", "NothingChosen", "PrivateSearchCV"]
 
@@ -45,17 +48,6 @@ class NothingChosen(ValueError):
     """The search ended without a winner, which is one of its outcomes: see `is_default_` and `outcome_`."""
 
 
-@dataclass(frozen=True)
-class FittedModel:
-    """A fitted estimator as it left the winning run, as bytes."""
-
-    model: bytes = field(repr=False)
-
-    def load(self) -> Any:
-        """The estimator. As with any pickle, load only what you released yourself."""
-        return pickle.loads(self.model)
-
-
 @dataclass(frozen=True, eq=False)
 class EstimatorMechanism:
     """One fit of an estimator with a declared loss, as a candidate of a search.
@@ -63,14 +55,15 @@ class EstimatorMechanism:
     Everything in the fitted estimator may leave if it wins, so the declared loss has to cover everything in it.
 
     Args:
-        estimator: with ``fit`` and ``privacy_loss(n)``. Where it has parameters ``randomness`` or ``ledger``, the
-            search provides the one and replaces the other.
+        estimator: with ``fit`` and ``privacy_loss(n)``. Where it has a parameter ``randomness``, the search provides
+            it; a ``ledger``, at any depth, is left out: the search is booked, not its runs.
         choice: the parameters in which it differs from the other candidates; public.
         relation: the neighbours its loss is for.
 
     Raises:
         TypeError: it has no declared loss.
-        ValueError: a ``random_state`` that somebody could replay, or it can't be pickled.
+        ValueError: a ``random_state`` or another source of noise that somebody could replay, at any depth; or it can't
+            be pickled.
     """
 
     estimator: Any
@@ -79,8 +72,9 @@ class EstimatorMechanism:
 
     def __post_init__(self) -> None:
         check_declared(self.estimator)
+        object.__setattr__(self, "estimator", _alone(self.estimator))
         try:
-            pickle.dumps(self.estimator)
+            found = found_in(self.estimator)
         except Exception:
             raise ValueError(
                 f"{self.name} can't be pickled, so it could neither win nor run in another process. Functions among "
@@ -91,6 +85,11 @@ class EstimatorMechanism:
             raise ValueError(
                 f"{', '.join(seeded)} is set: whoever knows it can take the noise away, and all runs would share it. "
                 "Leave it at None."
+            )
+        if found:
+            raise ValueError(
+                f"{self.name} holds {' and '.join(found)} among its parameters, or in one of them. All runs would have "
+                "the same noise, or a ledger would tell how many they were: leave it out, and give the search a ledger."
             )
 
     @property
@@ -105,14 +104,14 @@ class EstimatorMechanism:
         return self.estimator.privacy_loss(n)
 
     def parameters(self) -> dict[str, Any]:
-        own = {key: _plain(v) for key, v in self.estimator.get_params().items() if key not in ("ledger", "randomness")}
-        return {"estimator": self.name} | own
+        told = {key: v for key, v in self.estimator.get_params().items() if _last(key) not in ("ledger", "randomness")}
+        return {"estimator": self.name} | {key: _plain(v) for key, v in told.items()}
 
     @property
     def contributions(self) -> int:
         """Most records of one unit of privacy that the estimator declares, at any depth; 1 where it says nothing."""
-        told = {key.rpartition("__")[2]: value for key, value in self.estimator.get_params().items()}
-        return int(told.get("contributions", 1))
+        told = [value for key, value in self.estimator.get_params().items() if _last(key) == "contributions"]
+        return max((int(each) for each in told if each is not None), default=1)
 
     def check(self, records: LabelledRecords) -> int | None:
         """Refuse what the estimator's own `check` refuses, if it has one. Spends nothing."""
@@ -122,14 +121,27 @@ class EstimatorMechanism:
     def run(self, records: LabelledRecords, randomness: Randomness) -> Any:
         """The fitted estimator; no source of randomness stays in it."""
         fitted: Any = clone(self.estimator)
-        own = {key: None for key in ("ledger", "randomness") if key in fitted.get_params(deep=False)}
-        fitted.set_params(**own | ({"randomness": randomness} if "randomness" in own else {}))
+        keyed = "randomness" in fitted.get_params(deep=False)
+        if keyed:
+            fitted.set_params(randomness=randomness)
         fitted.fit(records.covariates, records.response)
-        return fitted.set_params(**own)
+        return fitted.set_params(randomness=None) if keyed else fitted
 
     def publish(self, fitted: Any) -> FittedModel:
-        """The winner as bytes, so that nothing outside of it hangs on."""
-        return FittedModel(pickle.dumps(fitted))
+        """The winner as bytes, so that nothing outside of it hangs on; see `discretion.selection.sealed`."""
+        return FittedModel(sealed(fitted))
+
+
+def _alone(estimator: Any) -> Any:
+    """The estimator without a source of noise of its own, and without ledgers at any depth."""
+    alone: Any = clone(estimator)
+    given = {key for key, value in alone.get_params().items() if value is not None}
+    return alone.set_params(**{key: None for key in given if key == "randomness" or _last(key) == "ledger"})
+
+
+def _last(key: str) -> str:
+    """The name of a parameter without those of the estimators around it."""
+    return key.rpartition("__")[2]
 
 
 def _has(what: str) -> Callable[[Any], bool]:
@@ -161,6 +173,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         How many candidates are drawn from the distributions, beforehand; all of them if there are no more.
     weights : sequence of float, optional
         Public chances of the candidates, for lists whose grid is used whole; equal by default.
+    epsilon : float, optional
+        Of everything, tuning and release: the budget of one fit is found so that the search costs this or up to a
+        thousandth less. The estimator then has one parameter ``epsilon``, which the search sets, and no other that sets
+        the noise (such as ``mu``). By default a fit costs what the estimator's own parameters say.
     delta : float
         At which the certificate states epsilon.
     rule : str
@@ -186,8 +202,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     best_estimator_ : estimator
-        The winner as it was fitted by the winning run, or the default. Its certificate, where it carries one, is that
-        of the search.
+        The winner as it was fitted by the winning run, every certificate in it that of the search; or the default, as
+        it was given.
     best_params_ : dict or None
     best_score_ : float or None
         The very number by which the winner was ranked.
@@ -224,6 +240,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         validation: tuple[ArrayLike, ArrayLike] | None = None,
         n_candidates: int = 60,
         weights: Sequence[float] | None = None,
+        epsilon: float | None = None,
         delta: float = 1e-6,
         rule: Rule = "best",
         default: Any = None,
@@ -244,6 +261,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.validation = validation
         self.n_candidates = n_candidates
         self.weights = weights
+        self.epsilon = epsilon
         self.delta = delta
         self.rule: Rule = rule
         self.default = default
@@ -283,11 +301,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "the estimator with best_params_ yourself, with a ledger, and it is charged."
             )
         check_declared(self.estimator)
-        score = self._score()
-        estimators = [(self._with(each), each) for each in self.candidates()]
         n = None if self._n_is_private() else n
+        if self.epsilon is None:
+            return self._search(n, None)
+        return search_within(lambda one: self._search(n, one), float(self.epsilon), n)[0]
+
+    def _search(self, n: int | None, one: float | None) -> SelectionMechanism:
+        """The search, each fit of which has an epsilon of `one` if that is given."""
+        score = self._score()
+        estimators = [(self._with(each, one), each) for each in self.candidates()]
         size = score.training_size(n)
-        relations = [Neighbours(each.privacy_loss(size).neighbours) for each, _ in estimators]
+        relations = [_loss_of(each, size).neighbours for each, _ in estimators]
         return SelectionMechanism(
             tuple(
                 EstimatorMechanism(each, choice, relation)
@@ -311,16 +335,34 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _n_is_private(self) -> bool:
         """Whether a candidate has a price without the number of records, under add/remove."""
-        estimator = self._with(self.candidates()[0])
+        estimator = self._with(self.candidates()[0], self.epsilon)
         try:
             return Neighbours(estimator.privacy_loss(None).neighbours) is Neighbours.ADD_REMOVE
         except Exception:  # it needs the number, so that it is public
             return False
 
-    def _with(self, choice: dict[str, Any]) -> Any:
-        """The estimator with these parameters."""
+    def _with(self, choice: dict[str, Any], one: float | None = None) -> Any:
+        """The estimator with these parameters, and with this epsilon if it is given."""
         estimator: Any = clone(self.estimator)
-        return estimator.set_params(**{key: clone(value, safe=False) for key, value in choice.items()})
+        try:
+            estimator.set_params(**{key: clone(value, safe=False) for key, value in choice.items()})
+        except AttributeError:
+            raise ValueError(
+                f"Not all of {', '.join(choice)} can be set: a kernel, say, has no parts that are parameters. Give "
+                "whole values, such as kernel=[RBF(0.1), RBF(0.2)]."
+            ) from None
+        return estimator if one is None else estimator.set_params(**{self._budget(choice): one})
+
+    def _budget(self, choice: dict[str, Any]) -> str:
+        """The parameter that is the epsilon of one fit."""
+        found = [key for key in self.estimator.get_params() if _last(key) == "epsilon"]
+        if len(found) != 1 or found[0] in choice:
+            raise ValueError(
+                "epsilon of the whole search is met by setting that of one fit: the estimator must have one parameter "
+                f"epsilon, which is not searched; here there are: {', '.join(found) or 'none'}. Leave epsilon of the "
+                "search out, and look at privacy_loss(n)."
+            )
+        return found[0]
 
     def _score(self) -> Score:
         if isinstance(self.scoring, Score):
@@ -330,7 +372,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "Scoring on the private records without noise is not private. Give PUBLIC data (validation=(X, y)), or "
                 "a score whose noise is paid for (scoring=NoisyScore(...))."
             )
-        X, y = self.validation
+        X, y = pair_of(self.validation)
         scorer: Any = check_scoring(self.estimator, scoring=self.scoring)
         name = self.scoring if isinstance(self.scoring, str) else "score"
         return PublicScore(lambda model: scorer(model, X, y), f"{name} on public data")
@@ -342,13 +384,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Search on private records: X (n, d), y (n,).
 
         Raises:
-            ValueError: bad shapes or values, before anything is charged.
+            ValueError: bad shapes or values, of the validation data too, before anything is charged.
             BudgetExceeded: the ledger can't pay; nothing was read.
-            NotBookable, MechanismFailed, JournalError: as `select`.
+            NotBookable, MechanismFailed, JournalError, KeyboardInterrupt: as `select`.
+
+        Warns:
+            UserWarning: there is no ledger; every fit failed.
         """
         records = self._private(X, y)
         n = len(records.covariates)
         mechanism = self.mechanism(n)
+        self._check_validation(mechanism, records)
         release = charged(
             mechanism,
             records,
@@ -360,14 +406,33 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.release_: SelectionRelease = release
         self.outcome_, self.is_default_ = release.outcome, release.is_default
         chosen = release.candidate
-        self.best_params_ = None if chosen is None else dict(mechanism.candidates[chosen].choice)
+        choice = {} if chosen is None else mechanism.candidates[chosen].choice
+        plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in choice.items()}
+        self.best_params_ = None if chosen is None else plain
         self.best_index_, self.best_score_ = chosen, release.score
         self.best_estimator_: Any = None if release.winner is None else release.winner.load()
-        if hasattr(self.best_estimator_, "release_"):
-            self.best_estimator_.release_ = under(release.certificate, self.best_estimator_.release_)
         if hasattr(self.best_estimator_, "classes_"):
             self.classes_ = self.best_estimator_.classes_
         return self
+
+    def rehearse(self, X: ArrayLike, y: ArrayLike) -> list[float]:
+        """Fit and score every candidate once on MADE-UP records, and let every error be seen; nothing is charged.
+
+        Within a search an error of a fit or a score is a fit that failed, of which nobody is told. Nothing is promised
+        of what comes back: never give this the private records.
+
+        Returns:
+            The score of each of `candidates()`.
+
+        Raises:
+            Exception: whatever a fit or a score raises, with a note which candidate it was.
+        """
+        records = self._private(X, y)
+        mechanism = self.mechanism(len(records.covariates))
+        self._check_validation(mechanism, records)
+        loss = mechanism.privacy_loss(len(records.covariates))
+        check_price(loss.epsilon(mechanism.delta), mechanism.delta)
+        return rehearse(mechanism.candidates, mechanism.score, records)
 
     def predict(self, X: ArrayLike) -> Any:
         """What the winner predicts."""
@@ -402,6 +467,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             words = _NOTHING[self.outcome_]
             raise NothingChosen(f"{words}. This is an outcome of the search; another search is paid for again.")
         return self.best_estimator_
+
+    def _check_validation(self, mechanism: SelectionMechanism, records: LabelledRecords) -> None:
+        """Refuse public validation data that no fit of these records could be scored by."""
+        if self.validation is None or isinstance(self.scoring, Score):
+            return
+        each: Any = mechanism.candidates[0]
+        declared = each.estimator.get_params(deep=False).get("classes")
+        classifies = is_classifier(self.estimator)
+        check_validation(self.validation, records, None if declared is None or not classifies else declared)
 
     def _private(self, X: ArrayLike, y: ArrayLike) -> LabelledRecords:
         """X and y as arrays; the messages quote nothing of them."""
@@ -441,6 +515,21 @@ def check_declared(estimator: Any) -> None:
             f"{type(estimator).__name__} does not say what a fit costs. Use an estimator of this library, or declare "
             "the loss of another: Declared(estimator, loss)."
         )
+
+
+def _loss_of(estimator: Any, n: int | None) -> PrivacyLoss:
+    """What a fit costs.
+
+    Raises:
+        TypeError: it is no privacy loss.
+    """
+    loss = estimator.privacy_loss(n)
+    if not isinstance(loss, PrivacyLoss):
+        raise TypeError(
+            f"{type(estimator).__name__}.privacy_loss must return a PrivacyLoss, such as GaussianDP(0.3, "
+            f"neighbours='replace'); got {type(loss).__name__}."
+        )
+    return loss
 
 
 def _plain(value: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from discretion.privacy import Certificate, Release
+from discretion.selection.sealed import opened
 
-__all__ = ["Outcome", "SelectionRelease", "under"]
+__all__ = ["FittedModel", "Outcome", "SelectionRelease", "under"]
 
 
 class Outcome(StrEnum):
@@ -22,6 +23,18 @@ class Outcome(StrEnum):
     """Every run failed or had no score. It says no more: how many there were is not told."""
     BELOW = "below"
     """No run reached the threshold before a coin ended the search. How likely that is depends on the records."""
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A fitted estimator as it left the winning run, as bytes; certificates in it are that of the search."""
+
+    model: bytes = field(repr=False)
+    certificate: Certificate | None = field(default=None, repr=False)
+
+    def load(self) -> Any:
+        """The estimator. As with any pickle, load only what you released yourself."""
+        return opened(self.model, self.certificate)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,5 +72,29 @@ class SelectionRelease(Release):
 
 
 def under(certificate: Certificate, winner: Any) -> Any:
-    """The winner with this certificate in place of its own, which speaks of one run and would promise too much."""
-    return replace(winner, certificate=certificate) if isinstance(winner, Release) else winner
+    """The winner with this certificate in place of its own, at every depth of what a release may hold.
+
+    Its own speak of one run and would promise too much, and the second at which they were made tells of the other runs.
+    """
+    match winner:
+        case Certificate():
+            return certificate
+        case FittedModel():
+            return replace(winner, certificate=certificate)
+        case dict():
+            return {key: under(certificate, each) for key, each in winner.items()}
+        case tuple() if hasattr(winner, "_fields"):
+            return type(winner)(*(under(certificate, each) for each in winner))
+        case tuple() | list() | frozenset():
+            kind = next(kind for kind in (tuple, list, frozenset) if isinstance(winner, kind))
+            return kind(under(certificate, each) for each in winner)
+    if not is_dataclass(winner) or isinstance(winner, type):
+        return winner
+    parts = {item.name: getattr(winner, item.name) for item in fields(winner)}
+    inside = {name: under(certificate, each) for name, each in parts.items()}
+    if all(inside[name] is each for name, each in parts.items()):
+        return winner
+    copy = object.__new__(type(winner))
+    for name, each in inside.items():
+        object.__setattr__(copy, name, each)
+    return copy

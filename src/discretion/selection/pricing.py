@@ -54,7 +54,16 @@ class Stated:
 
     @classmethod
     def of(cls, candidate: Any, loss: PrivacyLoss) -> Stated:
-        """The loss of a candidate as a certificate states it."""
+        """The loss of a candidate as a certificate states it.
+
+        Raises:
+            ValueError: it is no privacy loss.
+        """
+        if not isinstance(loss, PrivacyLoss):
+            raise ValueError(
+                f"{candidate.name}.privacy_loss must return a PrivacyLoss, such as GaussianDP(0.3, "
+                f"neighbours='replace'); got {type(loss).__name__}."
+            )
         if follows(candidate):
             return cls(loss, None)
         text = loss.to_dict()

@@ -14,6 +14,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from discretion.selection.beforehand import check_call
+
 __all__ = ["FIXED", "DensityBox", "Proposals"]
 
 Array = NDArray[np.float64]
@@ -113,6 +115,9 @@ class Proposals:
     box: DensityBox
     propose: Callable[[History], ArrayLike]
     name: str
+
+    def __post_init__(self) -> None:
+        check_call(self.propose, ("history",), "The function of proposals")
 
     def weights(self, history: History, weights: Sequence[float]) -> tuple[float, ...]:
         """Chances of the candidates of the next run."""

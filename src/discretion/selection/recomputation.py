@@ -98,6 +98,12 @@ class _StandIn:
     def parameters(self) -> dict[str, Any]:
         return self.told
 
+    def privacy_loss(self, n: int | None) -> PrivacyLoss:
+        raise ValueError("what a run costs is given to the search apart.")
+
+    def run(self, records: Any, randomness: Any) -> Any:
+        raise ValueError("a stand-in is never run.")
+
 
 def _search_loss(told: Mapping[str, Any], n: int | None, delta: float, rules: Mapping[str, LossOf]) -> PrivacyLoss:
     """The loss of the search with these parameters and this delta."""
@@ -133,9 +139,9 @@ def _search_loss(told: Mapping[str, Any], n: int | None, delta: float, rules: Ma
     if "tuned_on" in told:
         kind, options = DisjointTuning, options | {"share": told["tuned_on"]}
     search = kind(tuple(candidates), score, _law(told["law"]), delta, **options)
-    plan = {key: value for key, value in told.items() if key not in ("run_losses", "search")}
+    plan = {key: value for key, value in told.items() if key not in ("run_losses", "search", "released")}
     check_parameters(plan, search.parameters())
-    return search.prices(stated, n)[1]
+    return search.as_stored(search.prices(stated, n)[1])
 
 
 def _score(told: Mapping[str, Any]) -> Score:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discretion.privacy import GaussianDP, Neighbours, PrivacyLoss, PublicError, PureDP, Randomness, RenyiCurve
+from discretion.selection.beforehand import check_call
 
 __all__ = ["NoisyScore", "PublicScore", "Score", "correct", "either", "rows", "subset"]
 
@@ -32,6 +33,11 @@ class Score(ABC):
     @abstractmethod
     def __call__(self, artefact: Any, validation: Any, neighbours: Neighbours, randomness: Randomness) -> float:
         """The score. `validation` is the second value of `split`. NaN ranks below everything."""
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """What its author answers for, in sentences."""
+        return ()
 
     @property
     def for_one_record(self) -> bool:
@@ -70,6 +76,13 @@ class PublicScore(Score):
 
     function: Callable[[Any], float]
     name: str = "public score"
+
+    def __post_init__(self) -> None:
+        check_call(self.function, ("artefact",), "The function of a public score")
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        return (f"What the score reads besides what a run made is public: {self.name}.",)
 
     def parameters(self) -> dict[str, Any]:
         return {"score": "public", "name": self.name}
@@ -120,6 +133,7 @@ class NoisyScore(Score):
             raise ValueError(f"mu, the price of a noisy score, must be positive and finite, not {self.mu!r}.")
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise ValueError(f"The fraction of records to score by must lie in (0, 1), not {self.fraction!r}.")
+        check_call(self.values, ("artefact", "records"), "The values of a noisy score")
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -130,6 +144,10 @@ class NoisyScore(Score):
             "mu": self.mu,
             "fraction": self.fraction,
         }
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        return (f"The score of a record follows from that record and from what a run made alone: {self.name}.",)
 
     @property
     def for_one_record(self) -> bool:
@@ -159,17 +177,24 @@ class NoisyScore(Score):
         """Most that one record changes the score without noise, by the number of records if that is public."""
         return (self.high - self.low) / (2 if records is None else records)
 
+    def deviation(self, records: int | None) -> float:
+        """Standard deviation of the noise, by the number of records to score by if that is public."""
+        return self.sensitivity(records) / self.mu
+
     def __call__(self, artefact: Any, validation: Any, neighbours: Neighbours, randomness: Randomness) -> float:
         m = rows(validation)
         # many models can't be asked about no records at all
         values = np.asarray(self.values(artefact, validation) if m else (), dtype=np.float64)
         if values.shape != (m,):
-            raise ValueError("A noisy score needs one value for each record.")
+            raise ValueError(
+                f"A noisy score needs one value for each record, an array of shape (m,); got one of {values.ndim} "
+                "dimensions."
+            )
         middle = 0.5 * (self.low + self.high)
         deviations = np.clip(np.where(np.isnan(values), self.low, values), self.low, self.high) - middle
         public = neighbours is not Neighbours.ADD_REMOVE
         exact = float(np.mean(deviations)) + middle if public else float(np.sum(deviations))
-        return exact + self.sensitivity(m if public else None) / self.mu * float(randomness.standard_normal())
+        return exact + self.deviation(m if public else None) * float(randomness.standard_normal())
 
     def _by_position(self, n: int) -> Mask:
         """Evenly spaced positions, floor(fraction n) of them."""
@@ -232,7 +257,10 @@ def _columns(records: Any) -> list[Any]:
     alone = list(records) if isinstance(records, tuple) else [records]
     columns = list(_fields(records).values()) or alone
     if not all(isinstance(each, np.ndarray) and each.ndim for each in columns):
-        raise PublicError("Records to be parted or counted must be arrays, a tuple of arrays or a dataclass of arrays.")
+        raise PublicError(
+            "Records to be parted or counted must be arrays, a tuple of arrays or a dataclass of arrays; take "
+            ".to_numpy() of a data frame."
+        )
     if len({len(each) for each in columns}) > 1:
         raise PublicError("The arrays of the records differ in length.")
     return columns

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.certificate import LIMITS as EVERY_LIMIT
+from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
+from discretion.selection.beforehand import check_candidate
 from discretion.selection.bounds import Rule
 from discretion.selection.extensions import SharedRate, Threshold
 from discretion.selection.outcome import Outcome, SelectionRelease, under
@@ -42,6 +44,12 @@ PADDED = (
     "How busy the machine was, what the runs wrote to files or trackers, and bills for it: each of them tells of the "
     "number of runs.",
 )
+CHOSEN_BLINDLY = "The candidates, their weights and the law were chosen without looking at these records."
+RELEASED = {
+    Outcome.DEFAULT: "That no run was drawn",
+    Outcome.FAILED: "That every run failed",
+    Outcome.BELOW: "That no run reached the threshold",
+}
 OPEN_END = 1.0
 """Seconds added to a padded deadline for what is not a run."""
 
@@ -113,7 +121,7 @@ class SelectionMechanism:
     jobs: int | None = None
     proposals: Proposals | None = None
     _losses: dict[int | None, _Price] = field(default_factory=dict, init=False, repr=False)
-    _able: set[str] = field(default_factory=set, init=False, repr=False)
+    _able: set[int] = field(default_factory=set, init=False, repr=False)
 
     name = "private-selection"
 
@@ -121,6 +129,8 @@ class SelectionMechanism:
         object.__setattr__(self, "candidates", tuple(self.candidates))
         if not self.candidates:
             raise ValueError("Give at least one candidate.")
+        for each in self.candidates:
+            check_candidate(each)
         if len({Neighbours(each.neighbours) for each in self.candidates}) > 1:
             raise ValueError("All candidates must be private under the same neighbours.")
         if not isinstance(self.law, Law):
@@ -190,8 +200,13 @@ class SelectionMechanism:
         if n not in self._losses:
             size = self.score.training_size(n)
             stated = tuple(Stated.of(each, each.privacy_loss(size)) for each in self.candidates)
-            self._losses[n] = _Price(stated, *self.prices(stated, n))
+            one, whole = self.prices(stated, n)
+            self._losses[n] = _Price(stated, one, self.as_stored(whole))
         return self._losses[n]
+
+    def as_stored(self, loss: PrivacyLoss) -> PrivacyLoss:
+        """A loss as certificate and ledger write it, tables for curves: what is stated is what is booked."""
+        return PrivacyLoss.from_dict(loss.to_dict(self.delta))
 
     def prices(self, stated: Sequence[Stated], n: int | None) -> tuple[PrivacyLoss, PrivacyLoss]:
         """What one run and what the whole costs, given what each candidate's training does."""
@@ -241,19 +256,19 @@ class SelectionMechanism:
         """Refuse records outside any candidate's domain; their number where it is public. Spends nothing.
 
         Where a score parts the records by coins, the part to learn from may be empty, and a candidate that failed on it
-        would tell so: each kind of candidate is tried on no records once, which reads none.
+        would tell so: each candidate is tried on no records once, which reads none.
         """
         found = {each.check(records) for each in self.candidates if hasattr(each, "check")} - {None}
         if self._parts_by_coin:
             nobody = subset(records, np.zeros(rows(records), dtype=bool))
-            for each in {each.name: each for each in self.candidates}.values():
-                if each.name not in self._able and not can_run(each, nobody):
+            for place, each in enumerate(self.candidates):
+                if place not in self._able and not can_run(each, nobody):
                     raise PublicError(
                         f"{each.name} can't be run on no records. Where a share of the records is kept apart, by "
                         "coins, none may be left to learn from, and failing would tell so: score on public data, or on "
                         "all records (fraction=None), and tune on all of them."
                     )
-                self._able.add(each.name)
+                self._able.add(place)
         return found.pop() if len(found) == 1 else None
 
     # --- the search
@@ -339,8 +354,10 @@ class SelectionMechanism:
         without = Outcome.BELOW if isinstance(self.law, Threshold) else Outcome.DEFAULT
         outcome = without if best is None else Outcome.CHOSEN if best.ranked else Outcome.FAILED
         winner = self.default if best is None else best.artefact
-        certificate = self._certificate(winner, key, n)
         chosen = best.candidate if best is not None and best.ranked else None
+        certificate = self._certificate(winner, key, n)
+        told = certificate.parameters | {"released": self._released(outcome, chosen)}
+        certificate = replace(certificate, parameters=told)
         return SelectionRelease(
             certificate=certificate,
             outcome=outcome,
@@ -350,6 +367,15 @@ class SelectionMechanism:
             score=best.score if best is not None and best.ranked else None,
             one_run=self.run_loss(n).epsilon(self.delta),
         )
+
+    def _released(self, outcome: Outcome, chosen: int | None) -> str:
+        """What was released, in words that end before "on n records"."""
+        if chosen is None:
+            return RELEASED[outcome]
+        winner, choice = self.candidates[chosen], self.parameters()["candidates"][chosen]
+        settings = ", ".join(f"{name} = {canonical(value)}" for name, value in choice.items())
+        among = f"the best of a random number of runs of {len(self.candidates):,} candidates"
+        return f"{winner.name}{' with ' if settings else ''}{settings}: {among}"
 
     def _certificate(self, winner: Any, key: SearchKey, n: int | None) -> Certificate:
         """The certificate of the search; what a run promises besides its price holds on."""
@@ -374,8 +400,9 @@ class SelectionMechanism:
                 if self.proposals is None
                 else "The candidates, their weights, the law and the box of proposals were fixed beforehand.",
             ),
-            declared=(*said, *limit),
+            declared=(*said, *self.score.declared, CHOSEN_BLINDLY, *limit),
             limits=tuple(line for line in dict.fromkeys(limits) if line not in EVERY_LIMIT),
+            created=key.drawn,
         )
         parameters = certificate.parameters | {"run_losses": self.stated_losses(n)}
         bookable = certificate.bookable and (own is None or own.bookable)
@@ -428,7 +455,7 @@ def _described(candidate: Any) -> dict[str, Any]:
     """What a candidate is, its parameters, and the delta for which it was made, if it has one."""
     delta = getattr(candidate, "delta", None)
     about = {"mechanism": candidate.name} | ({} if delta is None else {"delta": float(delta)})
-    return about | dict(candidate.parameters())
+    return about | public_json(dict(candidate.parameters()), f"parameters of {candidate.name}")
 
 
 def dyadic(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.privacy import Randomness
+from discretion.privacy import Randomness, certificate
 from discretion.privacy.noise import _Bits
 
 __all__ = ["KEY_BYTES", "KeyedRandomness", "SearchKey"]
@@ -81,10 +81,12 @@ class SearchKey:
     Attributes:
         key: the bytes.
         bookable: whether they came from a source that nobody can replay.
+        drawn: when, in UTC: the one time that a search tells, whatever its runs take.
     """
 
     key: bytes = field(repr=False)
     bookable: bool
+    drawn: str = field(default_factory=lambda: certificate.utc_now())
 
     @classmethod
     def draw(cls, randomness: Randomness) -> SearchKey:

@@ -172,7 +172,7 @@ def profile_trade_off(profiles: Profile) -> TradeOff:
     too small a t.
     """
     pair = Pair(lambda e: profiles(e)[0], lambda e: profiles(e)[1], lambda w: w)
-    reach = pair.reach
+    reach = min(pair.reach, 700.0)
     nodes = np.concatenate([[0.0], np.geomspace(1e-5 * reach, reach, 64), np.linspace(0, reach, _NODES)[1:]])
     nodes = np.unique(nodes)
     with np.errstate(all="ignore"):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from discretion.privacy import PrivacyLoss, Unreachable, largest
+from discretion.privacy import Unreachable, largest
 from discretion.selection.search import SelectionMechanism
 
 __all__ = ["search_within"]
@@ -44,12 +44,7 @@ def search_within(make: Callable[[float], Search], epsilon: float, n: int | None
 
     def price(one: float) -> float:
         search = tried[one] = make(one)
-        loss = search.privacy_loss(n)
-        found = loss.epsilon(search.delta)
-        if found > epsilon:
-            return found
-        # as a ledger stores it, too
-        return max(found, PrivacyLoss.from_dict(loss.to_dict(search.delta)).epsilon(search.delta))
+        return search.privacy_loss(n).epsilon(search.delta)
 
     one, most = 0.6 * epsilon, _MOST * epsilon
     for _ in range(8):
@@ -63,6 +58,6 @@ def search_within(make: Callable[[float], Search], epsilon: float, n: int | None
     except Unreachable:
         raise Unreachable(
             f"No run so private makes the search cost epsilon {epsilon:g} or less: take a smaller mean number of runs, "
-            "a law with a lighter tail, or a larger epsilon."
+            "a law with a lighter tail, a score with more noise, or a larger epsilon."
         ) from None
     return tried[one], one

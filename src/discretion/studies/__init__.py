@@ -1,0 +1,33 @@
+"""Every table and figure of Maciazek 2026 from one command each: ``discretion study NAME``.
+
+Worlds are simulated or public; nothing here reads a private record. `STUDIES` maps names to what makes their reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from discretion.studies.running import BACKENDS, SCALES, Report, Run, backend
+
+__all__ = ["BACKENDS", "SCALES", "STUDIES", "Report", "Run", "backend", "reports"]
+
+STUDIES = {
+    "bounds": ("bounds", "Figures 1 and 5: epsilon of a path, and how many paths a budget buys"),
+    "membership": ("membership", "Figures 2 and 3: membership attacks against epsilon and the number of paths"),
+    "excursions-1d": ("excursions_1d", "Tables 1, 2 and 4: excursion sets on the line"),
+    "thompson-growth": ("thompson_growth", "growth of epsilon with the rounds of GP Thompson sampling"),
+    "large-n": ("large_n", "privacy for free: epsilon falls and IoU rises with n"),
+}
+"""Module and subject by name."""
+
+
+def reports(name: str, run: Run) -> list[Report]:
+    """Run a study.
+
+    ValueError for an unknown name.
+    """
+    if name not in STUDIES:
+        raise ValueError(f"studies: {', '.join(STUDIES)}; got {name!r}.")
+    make: Callable[[Run], list[Report]] = import_module(f"discretion.studies.{STUDIES[name][0]}").reports
+    return make(run)

@@ -7,6 +7,7 @@ operation over all data sets a step. Everything is exact: A = exp(-gap / l) is t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class Merged:
         ranks = np.argsort(order, axis=1)[:, :m]
         return cls(
             np.ascontiguousarray(np.take_along_axis(everything, order, 1).T),
-            np.ascontiguousarray(order.T >= m),
+            np.ascontiguousarray((order >= m).T),
             np.ascontiguousarray(np.take_along_axis(responses, order, 1).T),
             np.ascontiguousarray(ranks.T),
         )
@@ -77,7 +78,7 @@ class Smoothed:
             variance[t] = left[t] + gain[t] ** 2 * variance[t + 1]
         return cls(merged, gain, np.sqrt(np.maximum(left, 0.0)), mean, variance)
 
-    def at_nodes(self, values: Floats) -> Floats:
+    def at_nodes(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (T, W, ...) at the grid's nodes (m, W, ...)."""
         return np.take_along_axis(
             values, self.merged.node.reshape(*self.merged.node.shape, *[1] * (values.ndim - 2)), 0
@@ -87,7 +88,7 @@ class Smoothed:
         """tr K (K + r^2)^{-1} of each data set (W,): the posterior variances at its records over r^2."""
         return np.where(self.merged.record, self.variance, 0.0).sum(axis=0) / ridge**2
 
-    def centred(self, paths: int, rng: np.random.Generator) -> Floats:
+    def centred(self, paths: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Posterior paths less their mean at the nodes, (m, W, paths), in single precision."""
         T, W = self.merged.places.shape
         drawn = rng.standard_normal((T, W, paths), dtype=np.float32)

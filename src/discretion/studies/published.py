@@ -11,7 +11,7 @@ from typing import Any
 @cache
 def published() -> dict[str, Any]:
     """All of `published.json`: medians, then lower and upper quartile where they were given."""
-    return json.loads(files(__package__).joinpath("published.json").read_text(encoding="utf-8"))
+    return json.loads(files("discretion.studies").joinpath("published.json").read_text(encoding="utf-8"))
 
 
 def beside(study: str, row: str, column: str) -> tuple[float, ...] | None:

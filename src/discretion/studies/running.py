@@ -61,7 +61,8 @@ class Run:
         with Progress(*columns, console=console) as bar:
             task = bar.add_task(study, total=len(files), completed=len(files) - len(missing))
             tasks = (delayed(_numbered)(index, compute, settings[index]) for index in missing)
-            for index, result in Parallel(n_jobs=self.jobs, return_as=_as_they_come())(tasks):
+            results: Any = Parallel(n_jobs=self.jobs, return_as=_as_they_come())(tasks)
+            for index, result in results:
                 _written(files[index], {"setting": settings[index], "result": result})
                 bar.advance(task)
         return [json.loads(file.read_text(encoding="utf-8"))["result"] for file in files]
@@ -75,7 +76,8 @@ class Run:
 
 def _as_they_come() -> str:
     """How joblib returns results: one by one where its backend can (ray's can't)."""
-    return "generator_unordered" if get_active_backend()[0].supports_return_generator else "list"
+    active: Any = get_active_backend()[0]
+    return "generator_unordered" if active.supports_return_generator else "list"
 
 
 def _numbered(index: int, compute: Callable[..., Any], setting: dict[str, Any]) -> tuple[int, Any]:

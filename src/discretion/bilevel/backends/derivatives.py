@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["LossDerivatives", "Transforms", "separable_gradients"]
 Floats = NDArray[np.float64]
 Loss = Callable[..., Any]
 Unflatten = Callable[[Any], Any]
+
+_MOST_NEWTON = 200
 
 
 class Transforms(ABC):
@@ -56,12 +59,16 @@ class Transforms(ABC):
         """H^-1 b; not finite, and no error, where H is singular."""
 
     @abstractmethod
-    def products(self, f: Loss, y: Any) -> Loss:
-        """v to (df/dy) v, prepared for many v."""
+    def linearised(self, f: Loss, y: Any) -> tuple[Any, Loss]:
+        """f(y), and v to (df/dy) v, prepared for many v."""
 
     @abstractmethod
-    def conjugate_gradients(self, multiply: Loss, b: Any, tolerance: Any, most: int) -> Any:
-        """v with |J v - b| <= tolerance / 2, J positive definite, by at most `most` products from v = 0."""
+    def choose(self, condition: Any, one: Any, other: Any) -> Any:
+        """`one` where the condition holds, else `other`."""
+
+    @abstractmethod
+    def loop(self, unfinished: Loss, body: Loss, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """state <- body(state) while unfinished(state)."""
 
     @abstractmethod
     def join(self, parts: list[Any]) -> Any:
@@ -142,13 +149,12 @@ class LossDerivatives:
             return to.vjp(lambda x: slope(x, y, Z), x, v)
 
         def solve(x: Any, y: Any, b: Any, Z: Any, tolerance: Any) -> Any:
-            return to.conjugate_gradients(to.products(lambda y: slope(x, y, Z), y), b, tolerance, 10 * len(b) + 50)
+            multiply = to.linearised(lambda y: slope(x, y, Z), y)[1]
+            v = conjugate_gradients(to, multiply, b, tolerance)
+            return v, _length(multiply(v) - b)
 
-        def checked(x: Any, y: Any, b: Any, Z: Any, tolerance: Any) -> Any:
-            multiply = to.products(lambda y: slope(x, y, Z), y)
-            v = to.conjugate_gradients(multiply, b, tolerance, 10 * len(b) + 50)
-            off = multiply(v) - b
-            return v, (off @ off) ** 0.5
+        def minimise(x: Any, y: Any, Z: Any, tolerance: Any) -> Any:
+            return newton(to, lambda y: slope(x, y, Z), y, tolerance)
 
         def along(h: Loss, x: Any, y: Any, v: Any, *z: Any) -> Any:
             """grad_y h, (grad^2_yy h) v and (grad^2_xy h) v, end to end."""
@@ -163,7 +169,7 @@ class LossDerivatives:
         self._value, self._inner_value = to.compiled(F), to.compiled(G)
         self._gradients, self._slope = to.compiled(outer_gradients), to.compiled(slope)
         self._hvp, self._cross = to.compiled(hvp), to.compiled(cross)
-        self._solve, self._checked = to.compiled(solve), to.compiled(checked)
+        self._solve, self._minimise = to.compiled(solve), to.compiled(minimise)
         self._inner_rows = to.compiled(to.each(lambda x, y, v, z: along(g, x, y, v, z)))
         self._outer_first, self._inner_first = to.compiled(to.each(first(f))), to.compiled(to.each(first(g)))
         self._reg = None if reg is None else to.compiled(lambda x, y, v: along(reg, x, y, v))
@@ -193,20 +199,21 @@ class LossDerivatives:
         """(grad^2_xy G) v, (d_x,)."""
         return self._cross(x, y, v, records)
 
-    def solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> Floats:
-        """v with (grad^2_yy G) v about b."""
-        return self._solve(x, y, b, records, np.float64(tolerance))
+    def minimise(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
+        """An inner solution from y by Newton's method, and the length of the inner gradient there."""
+        found, length = self._minimise(x, y, records, np.float64(tolerance))
+        return found, float(length)
 
     def hypergradient(
         self, x: Floats, y: Floats, training: Any, validation: Any, tolerance: float
     ) -> tuple[Floats, float]:
         """grad_x F - M v with H v about grad_y F, and the length of the residual of v, computed anew."""
         gx, b = self._gradients(x, y, validation)
-        v, residual = self._checked(x, y, b, training, np.float64(tolerance))
+        v, residual = self._solve(x, y, b, training, np.float64(tolerance))
         return gx - self._cross(x, y, v, training), float(residual)
 
     def inner_rows(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats:
-        """Of every record grad_y g, (grad^2_yy g) v and (grad^2_xy g) v end to end, (n, 2 d_y + d_x); no regulariser."""
+        """Of each record grad_y g, (grad^2_yy g) v and (grad^2_xy g) v end to end, (n, 2 d_y + d_x). No regulariser."""
         return self._inner_rows(x, y, v, records)
 
     def outer_first(self, x: Floats, y: Floats, records: Any) -> Floats:
@@ -224,6 +231,58 @@ class LossDerivatives:
     def regulariser(self, x: Floats, y: Floats, v: Floats) -> Floats:
         """What `inner_rows` has, of the regulariser: (2 d_y + d_x,)."""
         return np.zeros(2 * len(y) + len(x)) if self._reg is None else self._reg(x, y, v)
+
+
+def conjugate_gradients(to: Transforms, multiply: Loss, b: Any, tolerance: Any) -> Any:
+    """v with |J v - b| about tolerance / 2, J positive definite, by at most 10 d + 50 products from v = 0."""
+    most = 10 * len(b) + 50
+
+    def unfinished(v: Any, r: Any, p: Any, square: Any, count: Any) -> Any:
+        return (square**0.5 > 0.5 * tolerance) & (count < most)
+
+    def body(v: Any, r: Any, p: Any, square: Any, count: Any) -> Any:
+        Jp = multiply(p)
+        step = square / (p @ Jp)
+        r = r - step * Jp
+        after = r @ r
+        return v + step * p, r, r + (after / square) * p, after, count + 1
+
+    return to.loop(unfinished, body, (0.0 * b, b, b, b @ b, 0 * b[0]))[0]
+
+
+def newton(to: Transforms, gradient: Loss, y: Any, tolerance: Any) -> tuple[Any, Any]:
+    """y with |gradient(y)| <= tolerance for a strongly convex objective, and that length.
+
+    Directions solve J p = -g to |g| / (10 + |g|^(-1/2)), so that convergence is superlinear; a step is halved until the
+    gradient is shorter by a tenth of it. Its length falls along p, whatever the start: no value is needed.
+    """
+
+    def unfinished(here: Any, size: Any, p: Any, t: Any, count: Any) -> Any:
+        return (size > tolerance) & (t > 1e-12) & (count < _MOST_NEWTON)
+
+    def body(here: Any, size: Any, p: Any, t: Any, count: Any) -> tuple[Any, ...]:
+        y = here + t * p
+        g, multiply = to.linearised(gradient, y)
+        length = _length(g)
+        good = length <= (1.0 - 0.1 * t) * size
+        ready = good & (length > tolerance)
+        accuracy = to.choose(ready, 2.0 * length / (10.0 + length**-0.5), math.inf * (1.0 + 0.0 * length))
+        step = conjugate_gradients(to, multiply, -g, accuracy)
+        return (
+            to.choose(good, y, here),
+            to.choose(good, length, size),
+            to.choose(good, step, p),
+            to.choose(good, 1.0 + 0.0 * t, 0.5 * t),
+            count + 1,
+        )
+
+    one = 1.0 + 0.0 * y[0]
+    here, size, *_ = to.loop(unfinished, body, (y, math.inf * one, 0.0 * y, one, 0.0 * one))
+    return here, size
+
+
+def _length(vector: Any) -> Any:
+    return (vector @ vector) ** 0.5
 
 
 def separable_gradients(

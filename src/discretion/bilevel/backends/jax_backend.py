@@ -50,24 +50,14 @@ class JaxBackend(Transforms):
     def solve(self, H: Any, b: Any) -> Any:
         return _jax().numpy.linalg.solve(H, b)
 
-    def products(self, f: Loss, y: Any) -> Loss:
-        return _jax().linearize(f, y)[1]
+    def linearised(self, f: Loss, y: Any) -> tuple[Any, Loss]:
+        return _jax().linearize(f, y)
 
-    def conjugate_gradients(self, multiply: Loss, b: Any, tolerance: Any, most: int) -> Any:
-        jax, np_ = _jax(), _jax().numpy
+    def choose(self, condition: Any, one: Any, other: Any) -> Any:
+        return _jax().numpy.where(condition, one, other)
 
-        def unfinished(state: Any) -> Any:
-            return (np_.sqrt(state[3]) > 0.5 * tolerance) & (state[4] < most)
-
-        def step(state: Any) -> Any:
-            v, r, p, square, count = state
-            Jp = multiply(p)
-            length = square / (p @ Jp)
-            r = r - length * Jp
-            after = r @ r
-            return v + length * p, r, r + (after / square) * p, after, count + 1
-
-        return jax.lax.while_loop(unfinished, step, (np_.zeros_like(b), b, b, b @ b, 0))[0]
+    def loop(self, unfinished: Loss, body: Loss, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        return _jax().lax.while_loop(lambda each: unfinished(*each), lambda each: body(*each), state)
 
     def join(self, parts: list[Any]) -> Any:
         return _jax().numpy.concatenate(parts)
@@ -122,6 +112,6 @@ def _wide() -> Callable[[bool], Any]:
     jax = _jax()
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64
-    from jax.experimental import enable_x64
+    from jax import experimental
 
-    return enable_x64
+    return getattr(experimental, "enable_x64")  # noqa: B009  (before jax 0.9)

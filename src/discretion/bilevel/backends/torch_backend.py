@@ -52,22 +52,17 @@ class TorchBackend(Transforms):
         found, wrong = torch.linalg.solve_ex(H, b)
         return torch.where(wrong == 0, found, torch.nan)
 
-    def products(self, f: Loss, y: Any) -> Loss:
+    def linearised(self, f: Loss, y: Any) -> tuple[Any, Loss]:
         torch = _torch()
-        return lambda v: torch.func.jvp(f, (y,), (v,))[1]
+        return f(y), lambda v: torch.func.jvp(f, (y,), (v,))[1]
 
-    def conjugate_gradients(self, multiply: Loss, b: Any, tolerance: Any, most: int) -> Any:
-        torch = _torch()
-        v, r, p, square = torch.zeros_like(b), b, b, b @ b
-        for _ in range(most):
-            if not torch.sqrt(square) > 0.5 * tolerance:
-                break
-            Jp = multiply(p)
-            length = square / (p @ Jp)
-            v, r, before = v + length * p, r - length * Jp, square
-            square = r @ r
-            p = r + (square / before) * p
-        return v
+    def choose(self, condition: Any, one: Any, other: Any) -> Any:
+        return _torch().where(condition, one, other)
+
+    def loop(self, unfinished: Loss, body: Loss, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        while unfinished(*state):
+            state = body(*state)
+        return state
 
     def join(self, parts: list[Any]) -> Any:
         return _torch().cat(parts)

@@ -8,11 +8,10 @@
   const at = (id) => document.getElementById(id);
   const canvas = at("canvas");
   const pen = canvas.getContext("2d");
-  const ABSENT = 65535;
 
   // --- what was released, unpacked
 
-  const numbers = (text) => new Uint16Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+  const { ABSENT, numbers, colours } = released;
   const [left, bottom, right, top] = data.frame;
   const wide = right - left, high = top - bottom;
   // The drawing's own plane: from the upper left corner of the frame, y downwards.
@@ -42,12 +41,7 @@
 
   // --- colours
 
-  const stops = data.ramp.map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
-  const colour = (whole) => {
-    const place = (whole / (ABSENT - 1)) * (stops.length - 1);
-    const i = Math.min(Math.floor(place), stops.length - 2);
-    return stops[i].map((c, k) => Math.round(c + (stops[i + 1][k] - c) * (place - i)));
-  };
+  const colour = colours(data.ramp);
   const picture = (layer) => {
     if (layer.image) return layer.image;
     const [columns, rows] = data.grid;
@@ -235,8 +229,8 @@
   const tell = (px, py) => {
     const x = (px - state.x) / state.scale, y = (py - state.y) / state.scale;
     const layer = layers[state.layer], k = region && !inside(region, x, y) ? -1 : nearest(x, y);
-    const place = `${Math.round(left + x).toLocaleString("en")}, ${Math.round(top - y).toLocaleString("en")}`;
-    const near = Math.abs(wide) < 1000 ? `${short(left + x)}, ${short(top - y)}` : place;
+    const digits = { maximumFractionDigits: Math.max(0, 3 - Math.floor(Math.log10(wide))) };
+    const near = [(left + x) * data.stretch, top - y].map((each) => each.toLocaleString("en", digits)).join(", ");
     let text = `${near}: outside the map.`;
     if (k >= 0 && layer.values[k] === ABSENT) text = `${near}: too few records near for a value.`;
     else if (k >= 0) {
@@ -296,8 +290,12 @@
   };
   if (lines.length) {
     const outlines = make("fieldset", {}, make("legend", { textContent: "Outlines" }));
-    lines.forEach((line, i) =>
-      outlines.append(toggle(line.name, line.shown, sample(line.dashed), (on) => (state.on[i] = on))));
+    lines.forEach((line, i) => {
+      const nowhere = !line.lengths.length, name = nowhere ? `${line.name} (nowhere)` : line.name;
+      const label = toggle(name, line.shown && !nowhere, sample(line.dashed), (on) => (state.on[i] = on));
+      label.firstChild.disabled = nowhere;
+      outlines.append(label);
+    });
     if (undecided) {
       const mark = make("span", { className: "sample hatched" });
       outlines.append(toggle("Undecided: the noise allows either answer", true, mark, (on) => (state.hatch = on)));

@@ -9,22 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from discretion.privacy import PublicError
 from discretion.privacy.certificate import canonical, public_json
+from discretion.privacy.once import RunError
 
 try:
     import fcntl
 except ImportError:  # where there is none, nothing keeps two processes from running the same run
     fcntl = None
 
-__all__ = ["RunError", "Transcript"]
-
-
-class RunError(PublicError):
-    """The run cannot go on like this; the message says why and holds nothing private."""
+__all__ = ["Transcript"]
 
 
 class Transcript:
@@ -32,10 +30,11 @@ class Transcript:
 
     Args:
         path: a file that does not exist, or one that was begun before.
-        private: readable by its owner alone.
+        private: readable by its owner alone, whatever it was before.
 
     Attributes:
         lines: what was read and appended, as JSON data.
+        digests: the checksum of each line, which is one of all lines before it too.
 
     Raises:
         RunError: the file cannot be opened, another process has it, or it is damaged.
@@ -49,9 +48,11 @@ class Transcript:
         except OSError as error:
             raise RunError(f"Cannot open {self.path}: {error.strerror}.") from None
         self.lines: list[dict[str, Any]] = []
-        self._digest = ""
+        self.digests: list[str] = []
         try:
             self._take()
+            if private and os.name == "posix":
+                self._hide()
             self._read()
         except BaseException:
             self.close()
@@ -62,14 +63,14 @@ class Transcript:
         if self._file is None:
             raise RunError(f"{self.path} was closed; open the run again.")
         body = canonical(public_json(line, "line"))
-        digest = _chained(self._digest, body)
+        digest = self._next(body)
         end, data = os.lseek(self._file, 0, os.SEEK_END), f"{digest} {body}\n".encode()
         try:
             while data:
                 data = data[os.write(self._file, data) :]
             os.fsync(self._file)
         except BaseException:
-            os.ftruncate(self._file, end)
+            os.ftruncate(self._file, end)  # so that nothing follows half a line
             raise
         if not self.lines and os.name == "posix":  # the name of a new file is in its folder
             folder = os.open(self.path.parent, os.O_RDONLY)
@@ -78,13 +79,34 @@ class Transcript:
             finally:
                 os.close(folder)
         self.lines.append(json.loads(body))
-        self._digest = digest
+        self.digests.append(digest)
+
+    def opened(self, header: Mapping[str, Any]) -> str:
+        """The name of the run with this header, which becomes the first line of a new file.
+
+        Raises:
+            RunError: the file is of a run with another header.
+        """
+        if not self.lines:
+            self.append({**header, "id": str(uuid.uuid4())})
+        found = dict(self.lines[0])
+        name = str(found.pop("id", ""))
+        if canonical(found) != canonical(public_json(header, "header")):
+            raise RunError(
+                f"{self.path} is a run with other parameters, n, ledger, source of noise or diagnostics, or of another "
+                "version of this library. All were fixed with its first line: give the same, or another path."
+            )
+        return name
 
     def close(self) -> None:
         """Let other processes have it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _next(self, body: str) -> str:
+        before = self.digests[-1] if self.digests else ""
+        return hashlib.sha256(f"{before}\n{body}".encode("utf-8", "replace")).hexdigest()
 
     def _take(self) -> None:
         if fcntl is not None and self._file is not None:
@@ -93,6 +115,13 @@ class Transcript:
             except OSError:
                 raise RunError(f"Another process has {self.path} open: wait for it, or end it.") from None
 
+    def _hide(self) -> None:
+        assert self._file is not None
+        try:
+            os.fchmod(self._file, 0o600)
+        except OSError:
+            raise RunError(f"{self.path} belongs to somebody else, who could read what is private.") from None
+
     def _read(self) -> None:
         assert self._file is not None
         with os.fdopen(os.dup(self._file), "rb") as file:
@@ -100,13 +129,9 @@ class Transcript:
         whole, _, torn = data.rpartition(b"\n")
         for line in whole.decode("utf-8", "replace").split("\n") if whole else ():
             digest, _, body = line.partition(" ")
-            if digest != _chained(self._digest, body):
+            if digest != self._next(body):
                 raise RunError(f"{self.path} is damaged, or no file of a run. Bring back a copy, or begin anew.")
             self.lines.append(json.loads(body))
-            self._digest = digest
+            self.digests.append(digest)
         if torn:
             os.ftruncate(self._file, len(data) - len(torn))
-
-
-def _chained(before: str, body: str) -> str:
-    return hashlib.sha256(f"{before}\n{body}".encode("utf-8", "replace")).hexdigest()

@@ -5,26 +5,22 @@ to logarithms, rho_T = mu_T^2 / 2 grows like T^(2 nu/(2 nu + d)) and epsilon no 
 less than twice as much. Beside it the same with the gain of greedy play on candidates, computed, not assumed: its
 growth tends to the exponent from below, as early rounds all gain alike.
 
-``python -m studies.thompson_growth [FIGURE]`` prints the table and draws the figure.
+``discretion study thompson-growth`` prints the table and draws the figure.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 from discretion.gp import Exponential, Kernel, Matern32, Matern52
 from discretion.posterior.divergence import thompson_rho
 from discretion.posterior.thompson_account import greedy_information_gain
 from discretion.privacy import gaussian_epsilon
+from discretion.studies.running import Report, Run
 
 Floats = NDArray[np.float64]
 
@@ -95,10 +91,8 @@ def on_a_line() -> list[Growth]:
     return [measured_growth(kernel, smoothness) for kernel, smoothness in kernels]
 
 
-def draw(found: list[Growth], path: Path) -> None:
+def draw(figure: Figure, found: list[Growth]) -> None:
     """Epsilon against the number of rounds, one panel a dimension."""
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(DIMENSIONS), sharey=True)
     colours = dict(zip(SMOOTHNESS, ("#a3c0cf", "#5f8fa8", "#27607f"), strict=True))
     for axes, dimension in zip(panels, DIMENSIONS, strict=True):
@@ -113,23 +107,26 @@ def draw(found: list[Growth], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize="small")
     panels[0].set_ylabel(f"epsilon, delta = {DELTA:g}")
-    figure.savefig(path, dpi=150)
 
 
-def main() -> None:
-    """Print the table and draw the figure."""
+def reports(run: Run) -> list[Report]:
+    """Table and figure; the same at both scales."""
     found = growths()
-    table = Table("nu", "d", "exponent 2 nu/(2 nu + d)", "slope of rho", "slope of epsilon", "epsilon, T = 1e3, 1e7")
-    for each in found:
-        at = [each.epsilon[np.searchsorted(each.lengths, length)] for length in (10**3, 10**7)]
-        cells = (f"{each.exponent:.4f}", f"{each.slope(each.rho):.4f}", f"{each.slope(each.epsilon):.4f}")
-        table.add_row(f"{each.smoothness:g}", str(each.dimension), *cells, f"{at[0]:.4g}, {at[1]:.4g}")
-    for each in on_a_line():
-        cells = (f"{each.exponent:.4f}", f"{each.slope(each.rho):.4f}", f"{each.slope(each.epsilon):.4f}")
-        table.add_row(f"{each.smoothness:g}", "1, computed", *cells, f"T = 1500: {each.epsilon[-1]:.4g}")
-    Console().print(table)
-    draw(found, Path(sys.argv[1] if len(sys.argv) > 1 else "thompson_growth.png"))
+    rows = [_cells(each, str(each.dimension)) for each in found]
+    rows += [_cells(each, "1, computed gain") for each in on_a_line()]
+    columns = (
+        "nu",
+        "d",
+        "exponent 2 nu/(2 nu + d)",
+        "slope of rho",
+        "slope of epsilon",
+        "longest run T",
+        "its epsilon",
+    )
+    title = "GP Thompson sampling: how rho and epsilon grow with the number of rounds"
+    return [Report("thompson-growth", title, columns, rows, (), lambda figure: draw(figure, found), (9.6, 3.6))]
 
 
-if __name__ == "__main__":
-    main()
+def _cells(each: Growth, dimension: str) -> tuple[object, ...]:
+    slopes = each.slope(each.rho), each.slope(each.epsilon)
+    return each.smoothness, dimension, each.exponent, *slopes, int(each.lengths[-1]), float(each.epsilon[-1])

@@ -1,0 +1,124 @@
+"""A run that is taken up again is paid for by the entry it has, if that is the entry of this very run and its newest
+state.
+
+The entry is found by the name in the run's public file. It must say the same mechanism, parameters and n, at the same
+loss, word for word. Each step is an event of the ledger before its noise is drawn, with the checksum of the public file
+so far: of two copies of a file one goes on, and a file that was set back does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+from discretion.privacy.budget import Budget
+from discretion.privacy.certificate import canonical, public_json
+from discretion.privacy.ledger import Entry, Ledger, State
+from discretion.privacy.loss import PrivacyLoss
+from discretion.privacy.noise import Randomness, noise_id
+from discretion.privacy.once import RunError
+from discretion.privacy.transcript import Transcript
+
+__all__ = ["Paid", "pays_for"]
+
+
+def pays_for(entry: Entry, budget: Budget, loss: PrivacyLoss, description: Mapping[str, Any]) -> bool:
+    """Whether an entry of a ledger with this budget was reserved for just that, at just that price."""
+    stored = PrivacyLoss.from_dict(json.loads(_text(budget.describe(loss))))
+    same_price = _text(budget.describe(stored)) == _text(budget.describe(entry.loss))
+    return same_price and _text(entry.description) == _text(description)
+
+
+class Paid:
+    """The ledger's entry of one run.
+
+    Args:
+        ledger: the budget of the records.
+        run: the name of the run.
+        loss: what the whole run costs.
+        about: what it is, public: mechanism, parameters, n.
+        randomness: from which it draws; a new entry bears its noise id.
+        file: the public file of the run, if there is one.
+
+    Attributes:
+        entry: its number.
+
+    Raises:
+        RunError: the entry is of another run or price, or the run failed.
+        BudgetExceeded, NeighbourMismatch: the ledger does not allow it.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        run: str,
+        loss: PrivacyLoss,
+        about: Mapping[str, Any],
+        *,
+        randomness: Randomness,
+        file: Transcript | None,
+    ) -> None:
+        self._ledger, self._file = ledger, file
+        self._step: str | None = None
+        description = dict(about) | {"run": run}
+        known = next((each for each in ledger.entries() if each.description.get("run") == run), None)
+        if known is None:
+            self.entry = ledger.reserve(loss, description, noise=noise_id(randomness))
+            self._state = State.RESERVED
+            return
+        if not pays_for(known, ledger.budget, loss, description):
+            raise RunError(
+                f"Entry {known.id} of the ledger has this run's name and is for another plan or another price. Begin "
+                "anew, with another path."
+            )
+        if known.state is State.FAILED:
+            raise RunError(f"The ledger says that this run failed (entry {known.id}). Begin anew, with another path.")
+        self.entry, self._state, self._step = known.id, known.state, known.step
+
+    @property
+    def name(self) -> str:
+        """The entry as certificates name it."""
+        return f"{self._ledger.id}#{self.entry}"
+
+    def check(self, finished: bool) -> None:
+        """Refuse a file that is not the newest state of the run.
+
+        Raises:
+            RunError: the run was finished, or went further, from another copy of the file.
+        """
+        assert self._file is not None or self._step is None
+        behind = self._step is not None and self._file is not None and self._step not in self._file.digests
+        if behind or (self._state is State.BOOKED and not finished):
+            where = "a run" if self._file is None else str(self._file.path)
+            raise RunError(
+                f"{where} is an older copy: by its ledger the run went further than that. To go on from here would "
+                "draw again what was drawn. Bring back the latest file; or begin anew, with another path."
+            )
+
+    def step(self, noise: str) -> None:
+        """Tell the ledger of a step, before its noise is drawn and after the file says so; on disk when this returns.
+
+        Of a run without a file nothing is written, as nothing can take it up again.
+
+        Args:
+            noise: the step's noise id.
+
+        Raises:
+            RepeatedNoise: an entry or a step of the ledger had it.
+            LedgerError: another copy of the run went on, or the run has ended.
+        """
+        if self._file is not None:
+            here = self._file.digests[-1]
+            self._ledger.step(self.entry, here, after=self._step, noise=noise)
+            self._step = here
+
+    def finish(self) -> None:
+        """Tell the ledger that the run is finished, once."""
+        if self._state is State.RESERVED:
+            self._ledger.book(self.entry)
+            self._state = State.BOOKED
+
+
+def _text(public: Any) -> str:
+    return canonical(public_json(public))
