@@ -1,7 +1,7 @@
 """Choose the penalty of a private classifier on private records, paid from a ledger: ``python -m examples.tuning``.
 
-The records are scikit-learn's 569 breast tumours. Let 169 of them be public (an earlier study, say) and 400 private: the
-public ones set the scale of the covariates and score the fits, the private ones are learned from.
+The records are scikit-learn's 569 breast tumours. Let 169 of them be public (an earlier study, say) and 400 private:
+the public ones set the scale of the covariates and score the fits, the private ones are learned from.
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ def kernel_ridge(seed: int) -> Task:
     """The task of one sample, from the middle of the box, at the rate that suits differences best on other samples."""
     records = RidgeRecords(seed)
     start = np.zeros(SPACE.size)
-    return Task(SPACE, N, records.losses, records.fresh, start, MU, CLIP, STEPS, BATCH, 6, AdaGrad(4.0 * RATE), length=2.0)
+    return Task(
+        SPACE, N, records.losses, records.fresh, start, MU, CLIP, STEPS, BATCH, 6, AdaGrad(4.0 * RATE), length=2.0
+    )
 
 
 @dataclass(frozen=True, eq=False)

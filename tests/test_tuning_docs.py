@@ -27,6 +27,8 @@ def test_the_python_of_a_document_works(document, tmp_path, monkeypatch):
     space: dict = {"__name__": "document"}
     for code in blocks_of(document):
         exec(code, space)
+    if "ray" in space:
+        space["ray"].shutdown()
     if document == "tuning.md":
         search, release = space["search"], space["release"]
         assert 0.999 * 3.0 <= search.privacy_loss(400).epsilon(1e-5) <= 3.0

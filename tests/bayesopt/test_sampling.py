@@ -1,5 +1,7 @@
 """A secret sample of the records in each step: who is in it, what is released, and what it costs."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest, kstest, norm
@@ -154,7 +156,9 @@ def test_the_public_file_does_not_tell_who_took_part(tmp_path):
         sample = study.sample()
     text = path.read_text()
     assert str(sample.tolist())[1:-1] not in text
-    assert f"{len(sample)}" not in text.split("released")[1]
+    released = json.loads(text.splitlines()[-1].split(" ", 1)[1])
+    assert released.keys() == {"event", "step", "gradient", "fraction"}
+    assert len(sample) not in (released["step"], *released["gradient"], released["fraction"])
 
 
 # --- the cost

@@ -24,7 +24,6 @@ from discretion.bayesopt import (
     clamped_mean,
     minimize,
 )
-from discretion.bayesopt.journal import StudyJournal
 from discretion.gp import RBF
 from discretion.privacy import (
     BudgetExceeded,
@@ -35,6 +34,7 @@ from discretion.privacy import (
     PublicError,
     SeededRandomness,
 )
+from discretion.privacy.transcript import Transcript
 
 N = 37
 SPACE = {"x": Linear(-1, 1, unit=1.0), "rate": Log(0.1, 10.0, unit=1.0)}
@@ -140,7 +140,7 @@ class Crash(BaseException):
 def test_a_crash_at_any_write_never_releases_twice(tmp_path, monkeypatch, at, after):
     path, private = tmp_path / "a.study", tmp_path / "a.private"
     writes = 0
-    append = StudyJournal.append
+    append = Transcript.append
 
     def crashing(self, event):
         nonlocal writes
@@ -156,7 +156,7 @@ def test_a_crash_at_any_write_never_releases_twice(tmp_path, monkeypatch, at, af
             return finished(study).result()
 
     with monkeypatch.context() as patch:
-        patch.setattr(StudyJournal, "append", crashing)
+        patch.setattr(Transcript, "append", crashing)
         with pytest.raises(Crash):
             run()
     release = run()
@@ -171,14 +171,14 @@ def test_a_crash_at_any_write_never_releases_twice(tmp_path, monkeypatch, at, af
 
 
 def test_a_release_that_cannot_be_written_is_lost(tmp_path, monkeypatch):
-    path, append = tmp_path / "a.study", StudyJournal.append
+    path, append = tmp_path / "a.study", Transcript.append
 
     def full(self, event):
         if event["event"] == "released" and event["step"] == 1:
             raise OSError("no space left")
         append(self, event)
 
-    monkeypatch.setattr(StudyJournal, "append", full)
+    monkeypatch.setattr(Transcript, "append", full)
     with Study(search(), n=N, path=path, randomness=SeededRandomness(1)) as study:
         study.tell(losses(study.asked))
         theta = study.theta
@@ -303,7 +303,7 @@ def test_nothing_private_is_in_the_public_state(tmp_path):
         Z = study.asked
         values = losses(Z, centres)
         plan = study._plan
-        both = np.hstack([study._losses, values])
+        both = np.hstack([study._kept.losses, values])
         U = both @ plan.estimate.map.T
         clipped = U * np.minimum(1, 1.0 / np.linalg.norm(U, axis=1))[:, None]
         secrets += [*values[3], *values.mean(axis=0), *U.mean(axis=0), *clipped.mean(axis=0), *clipped.sum(axis=0)]
@@ -525,8 +525,9 @@ def test_moving_on_is_free_and_remembered(tmp_path):
 
 def test_a_coarse_integer_is_warned_of():
     space = {"depth": Integer(1, 10), "x": Linear(0, 1)}
-    with pytest.warns(UserWarning, match="depth"):
+    with pytest.warns(UserWarning, match="depth") as found:
         Study(LocalSearch(space, mu=1.0, steps=1, clip=1.0), n=5).ask()
+    assert found[0].filename == __file__  # where it was asked
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Study(LocalSearch({"depth": Integer(1, 1000)}, mu=1.0, steps=1, clip=1.0), n=5).ask()

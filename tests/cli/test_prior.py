@@ -119,7 +119,7 @@ def test_a_region_chooses_the_cells(run, table, tmp_path):
 def test_districts_are_released_and_verified_with_their_public_file(run, table, tmp_path):
     pytest.importorskip("shapely")
     file, out = districts(tmp_path / "d.geojson", SIX), tmp_path / "out"
-    said = run(*words(table, out, f"districts:{file}", **{"name-column": "code", "paths": 3, "rescale": 1.2}))
+    said = run(*words(table, out, f"districts:{file}", **{"name-column": "code", "paths": 3}))
     assert "on 6 districts" in said
     rows = list(csv.DictReader((out / "paths.csv").open()))
     assert [row["name"] for row in rows] == [f"D{i}" for i in range(6)]
@@ -153,6 +153,8 @@ def test_add_remove_neighbours_on_a_lattice(run, table, tmp_path):
         ("lattice:1", {"grid": 20}, "no use"),
         ("lattice:1", {"mechanism": "kernel-sum"}, "posterior paths"),
         ("lattice:1", {"rescale": 0}, "rescale"),
+        ("lattice:1", {"rescale": 2}, "leave it or --threshold out"),
+        ("lattice:0.2", {"killing": 3e-6}, "near to a singular one"),
         ("lattice:1", {"smooth": 0.5}, "whole number"),
         ("lattice:1", {"rule": "best"}, "rule"),
         ("lattice:1", {"unit-id": "x", "max-per-unit": 0}, "max-per-unit"),
@@ -179,15 +181,32 @@ def test_districts_that_overlap_lie_elsewhere_or_stand_alone_are_refused(run, tm
     assert "must not overlap" in run(*words(*said, f"districts:{overlapping}"), code=BAD_INPUT)
     far = districts(tmp_path / "f.geojson", [square(100, 0), square(102, 0)])
     assert "table's coordinates" in run(*words(*said, f"districts:{far}"), code=BAD_INPUT)
-    island = districts(tmp_path / "i.geojson", [square(0, 0), square(2, 0), square(0, 50)])
+    island = districts(tmp_path / "i.geojson", [square(0, 0), square(2, 0), square(5, 3, 0.5)])
     alone = run(*words(*said, f"districts:{island}", share=0.9), code=BAD_INPUT)
     assert "without neighbours have no CAR: 2" in alone
+    beyond = districts(tmp_path / "b.geojson", [*SIX, square(9, 9)])
+    assert "outside --domain: 6" in run(*words(*said, f"districts:{beyond}"), code=BAD_INPUT)
+    gaps = districts(tmp_path / "g.geojson", [square(x, y, 1.9) for x in (0, 2, 4) for y in (0, 2)])
+    assert "6 of 6 districts share no border" in run(*words(*said, f"districts:{gaps}"), code=BAD_INPUT)
+
+
+def test_districts_say_in_which_coordinates_they_are(run, tmp_path):
+    pytest.importorskip("shapely")
+    pytest.importorskip("pyproj")
+    said = [tmp_path / "none.csv", tmp_path / "out"]
+    shapes = [square(500_000 + x, 200_000, 1_000) for x in (0, 1_000)]
+    file = districts(tmp_path / "d.geojson", shapes)
+    here = {"domain": "500000:502000,200000:201000", "crs": "EPSG:27700"}
+    text = json.loads(file.read_text())
+    for system, word in (("EPSG:3857", "convert the districts"), ("urn:ogc:def:crs:EPSG::27700", "none.csv")):
+        file.write_text(json.dumps(text | {"crs": {"type": "name", "properties": {"name": system}}}))
+        assert word in run(*words(*said, f"districts:{file}", **here), code=BAD_INPUT)
 
 
 def test_an_island_and_a_hole_have_a_value(run, table, tmp_path):
     pytest.importorskip("shapely")
     # a lake, whose points go to the nearest district, and an island that killing alone ties to the prior mean
-    island = districts(tmp_path / "i.geojson", [*SIX[:1], *SIX[2:4], *SIX[5:], square(20, 20)])
+    island = districts(tmp_path / "i.geojson", [*SIX[:1], *SIX[2:4], *SIX[5:], square(2.5, 0.5, 0.8)])
     run(*words(table, tmp_path / "out", f"districts:{island}"))
     values = [float(row["value"]) for row in csv.DictReader((tmp_path / "out" / "paths.csv").open())]
     assert len(values) == 5

@@ -57,6 +57,12 @@ def test_warnings_go_to_people_and_to_json():
     assert "no run at all" in result.stderr
 
 
+def test_an_infinite_cost_says_why():
+    words = ["cost", "selection", "--base", "approximate", "--epsilon", "1", "--delta0"]
+    assert "--delta0 must be well below --delta" in runner.invoke(app, [*words, "1e-6"]).stderr
+    assert not runner.invoke(app, [*words, "1e-9"]).stderr
+
+
 def test_calibration_meets_the_target():
     found = run("calibrate", "selection", "--total-epsilon", 3, "--json")
     assert 2.999 < found["epsilon"] <= 3
@@ -94,6 +100,14 @@ def test_a_plan_compares_laws(tmp_path):
         (("cost", "selection", "--mu", 1, "--delta", 2), "--delta"),
         (("cost", "selection", "--mu", 1, "--rule", "published"), "'best', 'renyi' or 'profile'"),
         (("cost", "selection", "--mu", 1, "--runs", "fixed", "--mean", 2.5), "whole number"),
+        (("cost", "selection", "--mu", 1, "--mean", -3), "must be positive"),
+        (("calibrate", "selection", "--total-epsilon", 3, "--delta", 0), "strictly between 0 and 1"),
+        (("calibrate", "selection", "--total-epsilon", 3, "--mu", 0.3), "--mu gives it"),
+        (
+            ("calibrate", "selection", "--total-epsilon", 0.3, "--mu", 0.3, "--solve", "mean"),
+            "One run alone costs epsilon 1.292",
+        ),
+        (("plan", "selection", "--mu", 0.3, "--good", 1.5), "--good is a chance"),
         (("calibrate", "selection", "--total-epsilon", 3, "--solve", "luck"), "base or mean"),
         (("calibrate", "selection", "--total-epsilon", 3, "--solve", "base", "--base", "approximate"), "--solve base"),
     ],

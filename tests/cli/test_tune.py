@@ -17,7 +17,6 @@ from discretion.cli.console import BAD_INPUT, OVER_BUDGET, REFUSED
 from discretion.cli.tune import NO_MAP
 from discretion.privacy import Ledger, State
 from discretion.privacy.signing import read_certificate
-from discretion.selection import Outcome
 
 WORDS = {
     "covariates": "x,y",
@@ -157,8 +156,13 @@ def test_no_run_at_all_is_said_plainly_paid_for_and_has_an_exit_code(table, tmp_
     done = tuned(table, out, code=NO_MAP, ledger=book, **NO_RUN)
     assert "No run was drawn" in done.stdout
     assert "price is paid" in done.stdout
-    assert {each.name for each in out.iterdir()} == {"certificate.json", "certificate.txt", "report.html", "tuning.json"}
-    assert json.loads((out / "tuning.json").read_text())["outcome"] == Outcome.DEFAULT
+    assert {each.name for each in out.iterdir()} == {
+        "certificate.json",
+        "certificate.txt",
+        "report.html",
+        "tuning.json",
+    }
+    assert json.loads((out / "tuning.json").read_text())["outcome"] == "no run drawn"
     assert [entry.state for entry in Ledger.open(book).entries()] == [State.BOOKED]
     assert not Path(f"{book}.search").exists()
 
@@ -223,6 +227,41 @@ def test_the_number_of_rows_may_be_private(table, tmp_path):
     told = json.loads(tuned(table, tmp_path / "out", json=True, ridge=None, floor=1, **changes).stdout)
     assert told["n"] is None
     assert told["neighbours"] == "add-remove"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+@pytest.mark.parametrize("mechanism", ["kernel-sum", "posterior"])
+def test_what_was_tuned_is_verified_from_its_certificate_and_its_ledger(mechanism, neighbours, table, tmp_path):
+    """At another delta than the ledger's, where a curve has another table."""
+    book, out = tmp_path / "other.sqlite", tmp_path / "out"
+    Ledger.create(book, dataset="points", epsilon=9.0, delta=2e-4, neighbours=neighbours)
+    private = {} if neighbours == "replace" else {"neighbours": neighbours, "most-records": 1000}
+    tuned(table, out, ledger=book, **(PATHS if mechanism == "posterior" else {}) | private)
+    words_of_it = ["certificate", "verify", str(out / "certificate.json"), "--ledger", str(book)]
+    done = CliRunner().invoke(app, words_of_it)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("VERIFIED")
+    assert "Differs" not in done.output
+
+
+def test_noise_beyond_the_range_of_scores_is_said_beforehand(table, tmp_path):
+    done = tuned(table, tmp_path / "out", epsilon="0.001")
+    assert "by chance" in done.output
+    assert "its noise has standard deviation" in done.output
+    assert "epsilon <= 0.00" in done.output
+    told = json.loads((tmp_path / "out" / "tuning.json").read_text())
+    assert told["score_noise"] > 1
+    assert 0 < told["epsilon"] <= 0.001
+
+
+@pytest.mark.parametrize(("option", "value"), [("epsilon", "-1"), ("mean", "-3")])
+def test_values_are_looked_at_before_the_folder(option, value, table, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "certificate.json").write_text("{}")
+    done = tuned(table, tmp_path / "out", BAD_INPUT, **{option: value})
+    assert f"--{option}" in done.output
+    assert "already" not in done.output
 
 
 def test_one_row_of_each_person_takes_part(tmp_path):

@@ -128,6 +128,14 @@ def test_there_are_no_moments(model):
     assert list(model._settings["ledger"].entries()) == []
 
 
+@pytest.mark.parametrize(("points", "paths"), [(torch.rand(0, 2), 1), (torch.rand(3, 2), 0)])
+def test_nothing_costs_nothing(tmp_path, points, paths):
+    book = ledger(tmp_path)
+    with pytest.raises(ValueError, match="Nothing was spent"):
+        PathModel(sampler(book), X, Y).posterior(points).rsample(torch.Size([paths]))
+    assert not book.entries()
+
+
 def test_nobody_chooses_the_noise(model):
     posterior = model.posterior(GRID)
     with pytest.raises(NotImplementedError, match="base samples"):

@@ -253,3 +253,28 @@ def test_a_graph_without_places_takes_node_numbers():
     )
     model.fit(np.array([[0.0], [1.0], [1.0], [2.0]]), np.array([0.1, 0.5, 0.7, 0.2]))
     assert model.predict(np.array([[2.0]])).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"),
+    [
+        (lambda X: np.full(len(X), 2), "admissible"),  # a hidden node
+        (lambda X: np.full(len(X), 9), "admissible"),
+        (lambda X: np.full(len(X), 0.0), "whole number"),
+        (lambda X: [][int(X[0, 0])], "failed"),
+    ],
+)
+def test_a_rule_of_somebodys_own_that_gives_no_admissible_node_is_refused_before_anything_is_spent(rule, word):
+    Q = csr_array([[2.0, -1.0, -0.5], [-1.0, 2.0, -0.5], [-0.5, -0.5, 2.0]])
+    lattice = Lattice.of_precision(Q, admissible=[True, True, False], locate=rule)
+    run = mechanism(lattice=lattice)
+    records = Records(np.full((3, 1), 4242.125), np.full(3, 2.0))
+    with pytest.raises(ValueError, match=word) as error:
+        run.check(records)
+    assert "4242" not in str(error.value)
+
+
+def test_coordinates_beyond_every_map_belong_to_a_node():
+    far = np.array([[1e308, -1e308], [1e160, 0.0]])
+    box = Lattice.of_precision(np.eye(2), locations=[[0.0, 0.0], [1.0, 1.0]])
+    assert set(box.node(far).tolist()) <= {0, 1}

@@ -24,16 +24,19 @@ def command(words: str) -> str:
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the releases `sums`, `paths` and `lattice`, a ledger and a report for the owner alone."""
+    """A folder with the releases `sums`, `paths`, `lattice` and `tuned`, a ledger and a report for the owner alone."""
     pytest.importorskip("pyproj")
     home = tmp_path_factory.mktemp("released")
     planted.table(home / "sales.csv")
     table, book = home / "sales.csv", home / "book.ledger"
     command(f"ledger init {book} --dataset planted --epsilon 40 --delta 1e-2")
     sums = f"release {table} {PUBLIC} --kernel rbf --length-scale 0.2 --grid 31,25 --floor 2 --ledger {book}"
+    sums += " --source Attribution-of-the-data"
     command(f"{sums} --private-report {home / 'private.txt'} --out {home / 'sums'}")
     paths = f"release {table} {PUBLIC} --mechanism posterior --ridge 30 --length-scale 0.2 --grid 12,10 --paths 3"
     command(f"{paths} --threshold 13 --ledger {book} --out {home / 'paths'}")
     lattice = f"release {table} {PUBLIC} --prior lattice:6000 --ridge 6 --rule closed-form --paths 2"
     command(f"{lattice} --out {home / 'lattice'}")
+    tuned = f"tune {table} {PUBLIC} --kernel rbf --length-scale 0.2,0.4 --runs geometric --mean 2 --grid 9 --floor 1"
+    command(f"{tuned} --out {home / 'tuned'}")
     return home

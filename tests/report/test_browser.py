@@ -180,8 +180,15 @@ def test_without_scripts_the_words_are_there(page, window, released):
     assert "What it does not protect" in text
 
 
-def test_it_prints(page):
-    assert page("sums").printed().startswith(b"%PDF")
+def test_it_prints_on_white_paper(page):
+    window = page("sums", dark=True)
+    assert window.printed().startswith(b"%PDF")
+    try:
+        window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        assert window.script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert window.script("return getComputedStyle(document.querySelector('nav')).display") == "none"
+    finally:
+        window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 @pytest.mark.parametrize("dark", [False, True])

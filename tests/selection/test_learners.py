@@ -254,7 +254,9 @@ def test_classes_are_declared():
 # --- both
 
 
-@pytest.mark.parametrize("make", [PrivateRidge, lambda mu=None, **more: PrivateLogisticRegression((0, 1), noise=mu, **more)])
+@pytest.mark.parametrize(
+    "make", [PrivateRidge, lambda mu=None, **more: PrivateLogisticRegression((0, 1), noise=mu, **more)]
+)
 class TestBoth:
     def fitted(self, make, X, **more):
         return make(mu=1.0, **more).fit(X, (X[:, 0] > 0).astype(float))

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discretion.bayesopt.clipping import clip
-from discretion.bayesopt.mechanism import LocalSearch, Plan
+from discretion.bayesopt.mechanism import LocalSearch
+from discretion.bayesopt.planning import Plan
 from discretion.bayesopt.release import LocalSearchRelease
 from discretion.privacy import Certificate, NotBookable, PureDP
 from discretion.privacy.quiet import quiet

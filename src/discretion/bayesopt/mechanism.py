@@ -24,26 +24,24 @@ from numpy.typing import NDArray
 
 from discretion.bayesopt import promise
 from discretion.bayesopt.accounting import RULE, mu_within
-from discretion.bayesopt.clipping import AdaptiveClip, aggregate_sensitivity, clip, per_record_sensitivity
+from discretion.bayesopt.clipping import AdaptiveClip, clip, per_record_sensitivity
 from discretion.bayesopt.descent import AdaGrad, Constant, Schedule, Update
-from discretion.bayesopt.design import Criterion, Design, adaptive_design, aggregate_design, design
 from discretion.bayesopt.kernels import GradientKernel, gradient_kernel
+from discretion.bayesopt.planning import INFLATED, Plan, planned
 from discretion.bayesopt.release import LocalSearchRelease
 from discretion.bayesopt.sampling import sampled_loss, sampled_mu, sampling_rate
 from discretion.bayesopt.space import Space
-from discretion.bayesopt.surrogate import MEAN_NUGGET, POINT_NUGGET, Estimate, GradientPosterior, Offset
+from discretion.bayesopt.surrogate import MEAN_NUGGET, POINT_NUGGET, Offset
 from discretion.gp import RBF
 from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 
-__all__ = ["Evaluations", "LocalSearch", "Plan"]
+__all__ = ["Evaluations", "LocalSearch"]
 
 Floats = NDArray[np.float64]
 
 _KERNEL, _UPDATE, _SCHEDULE = RBF(0.2), AdaGrad(0.1), Constant()
-_ITERATIONS = 200  # of the optimiser of locations, for few parameters
-_INFLATED = 1.0 + 1e-13  # so that rounding never makes a step cost more than its share
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,41 +59,6 @@ class Evaluations:
 
     def __repr__(self) -> str:
         return "Evaluations(PRIVATE)"
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A step before any loss is known: all public.
-
-    Attributes:
-        theta: (d,). new: locations to evaluate, (b, d). old: locations evaluated before that are used again, (c, d).
-        estimate: the map A over old and new locations, and the covariance.
-        weights: of the coordinates, (d,): estimates times these are clipped.
-        clip: B_t. sensitivity: of the mean. noise: sigma_t, of the weighted mean.
-        fraction_noise: that of the fraction of unclipped records, or None.
-        mu: what the step costs.
-    """
-
-    theta: Floats
-    new: Floats
-    old: Floats
-    estimate: Estimate
-    weights: Floats
-    clip: float
-    sensitivity: float
-    noise: float
-    fraction_noise: float | None
-    mu: float
-
-    @property
-    def map(self) -> Floats:
-        """From a record's losses to what is clipped: A, weighted."""
-        return self.weights[:, None] * self.estimate.map
-
-    @property
-    def spread(self) -> Floats:
-        """The standard deviations of the released gradient's coordinates, (d,)."""
-        return self.noise / self.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,10 +234,11 @@ class LocalSearch:
     @property
     def most_evaluations(self) -> int:
         """How many evaluations a run makes at most."""
-        return self.steps * self._batch
+        return self.steps * self.most_batch
 
     @property
-    def _batch(self) -> int:
+    def most_batch(self) -> int:
+        """How many evaluations a step makes at most."""
         return self.space.size + 1 if self.batch is None else self.batch
 
     @property
@@ -285,8 +249,8 @@ class LocalSearch:
 
     def noise(self, n: int, step: int = 0) -> float:
         """sigma_t of a step on n records, at the clipping norm as given (not known in advance in aggregate mode)."""
-        mu, _ = self._costs(step)
-        return per_record_sensitivity(self.clip, n) / mu * _INFLATED / (self.sample_rate or 1.0)
+        mu, _ = self.costs(step)
+        return per_record_sensitivity(self.clip, n) / mu * INFLATED / (self.sample_rate or 1.0)
 
     def privacy_loss(self, n: int) -> PrivacyLoss:
         """mu-GDP for the whole run, whatever the losses do; less with `sample_rate`.
@@ -294,7 +258,7 @@ class LocalSearch:
         Proof: `docs/proofs/gradient-descent.md`, Theorems 1 and 4.
         """
         if self.sample_rate is not None:
-            return sampled_loss((self._costs(step)[0] for step in range(self.steps)), self.sample_rate)
+            return sampled_loss((self.costs(step)[0] for step in range(self.steps)), self.sample_rate)
         return GaussianDP(self.mu, neighbours=self.neighbours, rule=RULE)
 
     def parameters(self) -> dict[str, Any]:
@@ -308,7 +272,7 @@ class LocalSearch:
             "steps": int(self.steps),
             "clip": self.clip,
             "start": dict(self.start or {}),
-            "batch": int(self._batch),
+            "batch": int(self.most_batch),
             "kernel": repr(self.kernel),
             "offset": self.offset,
             "cache": int(self.most_cached),
@@ -342,7 +306,7 @@ class LocalSearch:
 
     # --- one step
 
-    def _costs(self, step: int) -> tuple[float, float | None]:
+    def costs(self, step: int) -> tuple[float, float | None]:
         """mu of a step's gradient, and of its fraction of unclipped records."""
         mu = self.mu * math.sqrt(self.shares[step])
         if self.adaptive_clip is None:
@@ -361,59 +325,8 @@ class LocalSearch:
         kernel: GradientKernel | None = None,
         new: Floats | None = None,
     ) -> Plan:
-        """Where to evaluate at theta, the map and the noise: from public values alone.
-
-        Args:
-            n: the public number of records.
-            step: 0 to steps - 1.
-            theta: (d,), in the box. old: (c, d), locations whose losses are at hand.
-            clip_norm: B_t. kernel: if not the given one, one learned from releases.
-            new: where to evaluate, (b, d), if it is decided already.
-        """
-        kernel = self.gradient_kernel if kernel is None else kernel
-        mu, mu_fraction = self._costs(step)
-        trend = self.offset == "trend"
-        criterion = Criterion(kernel, theta, old, self.point_nugget, trend)
-        rng = np.random.default_rng([self.seed, step])
-
-        def posterior(new: Floats) -> Estimate:
-            found = GradientPosterior(kernel, theta.size, nugget=self.mean_nugget, offset=self.offset)
-            return found.append(old).append(new).at(theta)
-
-        def sensitivity(estimate: Estimate) -> float:
-            if self.largest_loss is None:
-                return per_record_sensitivity(clip_norm, n) / (self.sample_rate or 1.0)
-            return aggregate_sensitivity(self.weights[:, None] * estimate.map, self.largest_loss, n, clip_norm)
-
-        if new is None:
-            new = self._design(criterion, rng, lambda Z: self._error(posterior(Z), sensitivity, mu)).locations
-        estimate = posterior(new)
-        change = sensitivity(estimate)
-        return Plan(
-            theta=theta,
-            new=new,
-            old=old,
-            estimate=estimate,
-            weights=self.weights,
-            clip=clip_norm,
-            sensitivity=change,
-            noise=max(change, 1e-12 * clip_norm) / mu * _INFLATED,
-            fraction_noise=None if mu_fraction is None else 1.0 / (n * mu_fraction) * _INFLATED,
-            mu=math.hypot(mu, mu_fraction or 0.0) / _INFLATED,
-        )
-
-    def _error(self, estimate: Estimate, sensitivity: Callable[[Estimate], float], mu: float) -> float:
-        """Squared bias and noise of an aggregate step: R^2 Tr C + sum_j (Delta/mu_t)^2 / m_j."""
-        return self.norm**2 * estimate.trace + float((self.weights**-2.0).sum()) * (sensitivity(estimate) / mu) ** 2
-
-    def _design(self, criterion: Criterion, rng: np.random.Generator, error: Callable[[Floats], float]) -> Design:
-        bounds = self.space.bounds
-        if self.aggregate:
-            return aggregate_design(criterion, self._batch, bounds, rng, error)
-        iterations = max(20, min(_ITERATIONS, 40_000 // (self._batch * self.space.size)))
-        if self.tolerance is None:
-            return design(criterion, self._batch, bounds, rng, iterations=iterations)
-        return adaptive_design(criterion, self.tolerance, bounds, rng, most=self._batch, iterations=iterations)
+        """Where to evaluate at theta, the map and the noise: see `planned`."""
+        return planned(self, n, step, theta, old, clip_norm, kernel=kernel, new=new)
 
     def released(self, plan: Plan, n: int, total: Floats, unclipped: int, randomness: Randomness) -> tuple[Floats, Any]:
         """PRIVATE sum in, PUBLIC gradient and fraction out: noise is added to the sum of n clipped estimates.

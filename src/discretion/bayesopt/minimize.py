@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -18,6 +18,10 @@ from discretion.privacy.failure import Failure, attempt
 from discretion.privacy.frames import cleared
 
 __all__ = ["minimize"]
+
+T = TypeVar("T")
+
+_END = object()
 
 
 @cleared
@@ -80,30 +84,42 @@ def minimize(
         while not study.done:
             points = study.ask()
             if chunks is None:
-                who = () if search.sample_rate is None else (study.sample(),)
-                columns = _evaluated(per_record_loss, points, n_jobs, *who)
+                rows = study.sample()
+                who = () if search.sample_rate is None else (rows,)
+                # Of no records there is nothing to compute, and a function that fails then would tell that.
+                empty = search.sample_rate is not None and not len(rows)
+                none = [np.empty(0)] * len(points)
+                columns = none if empty else _evaluated(per_record_loss, points, n_jobs, *who)
                 failed = [j for j, column in enumerate(columns) if column is None]
                 if failed:
                     study.drop(failed)
-                columns = [column for column in columns if column is not None]
-                _told(study, columns)
+                _told(study, [column for column in columns if column is not None], len(rows))
             else:
-                source = chunks() if callable(chunks) else chunks
-                study.tell(_table(_evaluated(per_record_loss, points, n_jobs, chunk), len(chunk)) for chunk in source)
+                study.tell(_tables(chunks, per_record_loss, points, n_jobs))
             if stop is not None and not study.done and stop(study.steps):
                 study.stop()
         return study.result()
 
 
-def _told(study: Study, columns: list[Any]) -> None:
+def _told(study: Study, columns: list[Any], rows: int) -> None:
     if study.search.aggregate:
-        study.tell_mean(np.array([float(column) for column in columns]))
-    else:
-        rows = len(study.sample())
-        if any(np.shape(column) != (rows,) for column in columns):
-            wanted = f"{study.n} losses, shape (n,)" if study.search.sample_rate is None else "losses"
-            raise PublicError(f"per_record_loss must return {wanted}, one a record.")
-        study.tell(_table(columns, rows))
+        study.tell_mean(_attempted(lambda: np.array([float(column) for column in columns])))
+        return
+    if not _attempted(lambda: all(np.shape(column) == (rows,) for column in columns)):
+        wanted = f"{study.n} losses, shape (n,)" if study.search.sample_rate is None else "losses"
+        raise PublicError(f"per_record_loss must return {wanted}, one a record.")
+    study.tell(_attempted(lambda: _table(columns, rows)))
+
+
+def _tables(chunks: Any, loss: Callable[..., Any], points: list[dict[str, Any]], n_jobs: int | None) -> Iterator[Any]:
+    """The losses of each chunk. Whoever reads chunks reads records."""
+    source: Any = _attempted(lambda: iter(chunks() if callable(chunks) else chunks))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    while True:
+        chunk: Any = _attempted(lambda: next(source, _END))
+        if chunk is _END:
+            return
+        columns = _evaluated(loss, points, n_jobs, chunk)
+        yield _attempted(lambda chunk=chunk, columns=columns: _table(columns, len(chunk)))
 
 
 def _table(columns: list[Any], rows: int) -> Any:
@@ -112,11 +128,17 @@ def _table(columns: list[Any], rows: int) -> Any:
 
 
 def _evaluated(loss: Callable[..., Any], points: list[dict[str, Any]], n_jobs: int | None, *first: Any) -> list[Any]:
-    """The losses at the points; no exception of an evaluation leaves as it is."""
-    found = attempt(lambda: Parallel(n_jobs=n_jobs)(delayed(loss)(*first, **point) for point in points))
+    """The losses at the points, by processes that get records through pipes: `max_nbytes` would have them in files."""
+    calls = (delayed(loss)(*first, **point) for point in points)
+    return list(_attempted(lambda: Parallel(n_jobs=n_jobs, max_nbytes=None)(calls)))
+
+
+def _attempted(call: Callable[[], T]) -> T:
+    """The result of a call that sees records; no exception of it leaves as it is."""
+    found = attempt(call)
     if isinstance(found, Failure):
         error = found.error("while losses were evaluated")
         if isinstance(error, MechanismFailed):
             raise MechanismFailed(f"{error} A record whose loss cannot be computed must get NaN instead.")
         raise error
-    return list(found)
+    return found

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["declared", "enforced", "limits", "scope"]
 
 _WHAT = (
-    "What leaves is every noisy gradient and all that was computed from them: the path of the parameters, the places "
-    "where losses were evaluated and how many. No loss leaves, so there is no best value and no best trial.",
+    "What leaves is every noisy gradient and all that follows from them: the path of the parameters, where losses were "
+    "evaluated and how often. No loss leaves, so there is no best trial.",
     "Floating point: sums over records are exact; the noise is a continuous Gaussian in double precision whose last "
     "bits a public lattice hides, which is not a proof.",
+    "Without a ledger: that a run is taken up from an older copy of its file.",
     "Other runs on the same records, such as those that chose steps, clipping norm or rate: each costs as much again.",
 )
 _SAMPLED = "How long a step's evaluations take, which tells how many records took part."
@@ -44,12 +45,13 @@ def scope(search: LocalSearch) -> str:
 
 def enforced(search: LocalSearch) -> tuple[str, ...]:
     """Assumptions of the proof that the software makes true."""
-    clipped = "Each record's gradient estimate is clipped before records are added up; one that is not finite is 0."
+    clipped = "Each record's gradient estimate is clipped before all are added; one not finite counts as 0."
     if search.aggregate:
         clipped = "The estimate from the mean losses is clipped."
     sampled = ("Who takes part in a step is drawn anew, in secret, each record independently.",)
     places = "Places, maps and noise are functions of public parameters and earlier releases."
-    return (clipped, places, *(sampled if search.sample_rate is not None else ()))
+    once = "A step is written down before its noise is drawn; no file and no process releases it twice."
+    return (clipped, places, once, *(sampled if search.sample_rate is not None else ()))
 
 
 def declared(search: LocalSearch) -> tuple[str, ...]:

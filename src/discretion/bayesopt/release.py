@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.privacy import Release
+from discretion.privacy import Certificate, Release
 
-__all__ = ["NO_BEST", "LocalSearchRelease"]
+if TYPE_CHECKING:
+    from discretion.bayesopt.mechanism import LocalSearch
+    from discretion.bayesopt.steps import Step
+
+__all__ = ["NO_BEST", "LocalSearchRelease", "release_of"]
 
 Floats = NDArray[np.float64]
 
@@ -46,3 +51,20 @@ class LocalSearchRelease(Release):
     def best_parameters(self) -> dict[str, Any]:
         """Refused: the best of the evaluated points is known from losses, which are private."""
         raise AttributeError(NO_BEST)
+
+
+def release_of(
+    search: LocalSearch, certificate: Certificate, thetas: Sequence[Floats], steps: Sequence[Step]
+) -> LocalSearchRelease:
+    """The release of a path, (steps + 1) iterates, and its steps, all public."""
+    space, lost = search.space, np.full(search.space.size, np.nan)
+    return LocalSearchRelease(
+        certificate=certificate,
+        parameters=space.parameters(search.update.output(thetas[1:] or thetas)),
+        last=space.parameters(thetas[-1]),
+        thetas=np.array(thetas),
+        gradients=np.array([lost if s.gradient is None else s.gradient for s in steps]).reshape(-1, space.size),
+        noise=np.array([step.noise for step in steps]),
+        evaluations=np.array([step.evaluations for step in steps], dtype=np.int64),
+        traces=np.array([step.trace / step.prior for step in steps]),
+    )

@@ -246,7 +246,7 @@ class Space:
                 f"Evaluations of {', '.join(coarse)} lie less than a whole number apart, so rounding can make them "
                 "equal and their gradient invisible. A longer length scale or a larger point_nugget spreads them.",
                 CoarseInteger,
-                stacklevel=3,
+                stacklevel=4,  # who called ask, beyond ask and what it is wrapped in
             )
 
     def describe(self) -> dict[str, Any]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bayesopt.kernels import GradientKernel
-from discretion.bayesopt.mechanism import Plan
+from discretion.bayesopt.planning import Plan
 from discretion.privacy import PublicError
 
-__all__ = ["Step", "check_losses", "facts_of", "in_parts", "nearest", "reach", "read_losses", "write_losses"]
+__all__ = ["Step", "check_losses", "check_means", "facts_of", "in_parts", "nearest", "reach"]
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +61,20 @@ def check_losses(losses: Any, b: int) -> None:
         raise PublicError("Losses must be float64: differences of nearby evaluations need all digits.")
 
 
+def check_means(means: Any, b: int, largest_loss: float) -> Floats:
+    """Refuse what cannot be means of losses clamped to [0, Lambda]: the noise is for those."""
+    values = np.asarray(means, dtype=np.float64)
+    if values.shape != (b,):
+        raise PublicError(f"Means must be {b} numbers, one a location. Nothing was spent.")
+    slack = 1e-9 * largest_loss  # for means that were added up with rounding
+    if not ((values >= -slack) & (values <= largest_loss + slack)).all():
+        raise PublicError(
+            f"Means must be of losses clamped to [0, {largest_loss:g}] record by record, as clamped_mean makes them; "
+            "these are not. Nothing was spent."
+        )
+    return values
+
+
 def in_parts(chunks: Iterable[Any], b: int) -> Iterator[Floats]:
     """The chunks, checked, in parts that fit into a processor's cache."""
     for chunk in chunks:
@@ -97,24 +109,3 @@ def nearest(Z: Floats, plan: Plan, count: int, kernel: GradientKernel) -> NDArra
 def reach(plan: Plan) -> Floats:
     """How far the locations lie from theta along each axis."""
     return np.abs(plan.new - plan.theta).max(axis=0, initial=0.0) if len(plan.new) else np.full(plan.theta.size, np.inf)
-
-
-def write_losses(path: Path, step: int, old: Floats, losses: Floats) -> None:
-    """PRIVATE: the losses that are used again, in a file for their owner alone."""
-    draft = path.with_name(path.name + ".part")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        np.savez(file, step=step, old=old, losses=losses)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-
-
-def read_losses(path: Path, step: int, n: int) -> tuple[Floats, Floats] | None:
-    """PRIVATE: locations and losses that were written after this step of n records; None if there are none."""
-    if not path.exists():
-        return None
-    with np.load(path, allow_pickle=False) as kept:
-        if int(kept["step"]) != step or kept["losses"].shape != (n, len(kept["old"])):
-            return None
-        return kept["old"], kept["losses"]

@@ -10,44 +10,31 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discretion.bayesopt import journal
 from discretion.bayesopt.accounting import BudgetSpent, GaussianFilter
-from discretion.bayesopt.clipping import ClippedSum
 from discretion.bayesopt.descent import LEARN_FROM
 from discretion.bayesopt.descent import State as UpdateState
 from discretion.bayesopt.diagnostics import Diagnostics
-from discretion.bayesopt.journal import StudyError, StudyJournal
+from discretion.bayesopt.journal import StudyError
+from discretion.bayesopt.kept import KeptLosses
 from discretion.bayesopt.kernels import GradientKernel
-from discretion.bayesopt.mechanism import LocalSearch, Plan
-from discretion.bayesopt.release import NO_BEST, LocalSearchRelease
+from discretion.bayesopt.mechanism import LocalSearch
+from discretion.bayesopt.planning import Plan
+from discretion.bayesopt.release import NO_BEST, LocalSearchRelease, release_of
 from discretion.bayesopt.released import ReleasedGradients
 from discretion.bayesopt.sampling import scattered, secret_sample
-from discretion.bayesopt.steps import (
-    Step,
-    check_losses,
-    facts_of,
-    in_parts,
-    nearest,
-    reach,
-    read_losses,
-    write_losses,
-)
-from discretion.privacy import (
-    Ledger,
-    Neighbours,
-    NotBookable,
-    PublicError,
-    Randomness,
-    State,
-    SystemRandomness,
-)
+from discretion.bayesopt.steps import Step, check_losses, check_means, facts_of, nearest, reach
+from discretion.privacy import Ledger, Neighbours, NotBookable, PublicError, Randomness, SystemRandomness
 from discretion.privacy.frames import cleared
-from discretion.privacy.quiet import quiet
+from discretion.privacy.noise import noise_id
+from discretion.privacy.once import Alone, alone
+from discretion.privacy.paid import Paid
+from discretion.privacy.transcript import Transcript
 
 __all__ = ["Study"]
 
@@ -64,12 +51,15 @@ class Study:
     study.result().parameters
     ```
 
+    Threads may share one: a call waits for the one before it. A forked process may not use its parent's.
+
     Args:
         search: the public parameters.
         n: how many records there are; public.
-        path: a file for the public state; if it exists, the study is taken up again from there. It may be shared.
-        private: a file for the losses that are used again, readable by its owner alone. Without it a study that is
-            taken up again does so without them.
+        path: a file for the public state; if it exists, the study is taken up again from there. Others may read it;
+            without a ledger nothing notices that an older copy of it is taken up.
+        private: a file for the losses that are used again, readable by its owner alone; goes with `path`. Without it a
+            study that is taken up again does so without them.
         ledger: the budget of the records. The loss of the whole run is reserved there at once, and stays spent whether
             or not the run is finished.
         randomness: by default the operating system's.
@@ -77,10 +67,10 @@ class Study:
             no guarantee, for good. Never with a ledger.
 
     Raises:
-        StudyError: the file belongs to another search, n or ledger.
+        StudyError: a file belongs to another study, search, n or ledger, or is older than the ledger knows.
         NotBookable: a ledger, and noise that can be replayed or unsafe diagnostics. Refused before anything is spent.
         BudgetExceeded: the ledger does not allow it.
-        ValueError: n is no number of records.
+        ValueError: n is no number of records; `private` without `path`.
     """
 
     def __init__(
@@ -96,12 +86,14 @@ class Study:
     ) -> None:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError("n, the public number of records, must be a whole number of at least 1.")
+        if private is not None and path is None:
+            raise ValueError("A private file is for taking a study up again: give path, for the public state, too.")
         self.search, self.n = search, int(n)
         self.randomness = SystemRandomness() if randomness is None else randomness
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the study cannot be booked. Leave it out.")
         self._diagnostics = Diagnostics.begun(search, ledger) if unsafe_diagnostics else None
-        self._ledger, self._entry = ledger, None
+        self._alone = Alone("study")
         self._filter = GaussianFilter(search.mu)
         self._theta = search.space.clip(search._start())
         self._thetas, self._steps = [self._theta], []
@@ -110,11 +102,10 @@ class Study:
         self._plan: Plan | None = None
         self._sample: NDArray[np.intp] | None = None
         self._stopped = False
-        self._forget()
-        self._private = None if private is None else Path(private)
-        self._journal = None if path is None else StudyJournal(path)
+        self._kept = KeptLosses(self.n, search.space.size, private)
+        self._file = None if path is None else Transcript(path)
         try:
-            self._open()
+            self._paid = self._open(ledger)
         except BaseException:
             self.close()
             raise
@@ -174,30 +165,18 @@ class Study:
             self.search.gradient_kernel,
         )
 
+    @alone(nested=True)
     def result(self) -> LocalSearchRelease:
         """The release: parameters, the public path and the certificate; also of a run that is not finished."""
-        space, thetas = self.search.space, self._thetas
-        d = space.size
-        release = LocalSearchRelease(
-            certificate=self.search.certificate(self.n, self.randomness),
-            parameters=space.parameters(self.search.update.output(thetas[1:] or thetas)),
-            last=space.parameters(thetas[-1]),
-            thetas=np.array(thetas),
-            gradients=np.array([np.full(d, np.nan) if s.gradient is None else s.gradient for s in self._steps]).reshape(
-                -1, d
-            ),
-            noise=np.array([step.noise for step in self._steps]),
-            evaluations=np.array([step.evaluations for step in self._steps], dtype=np.int64),
-            traces=np.array([step.trace / step.prior for step in self._steps]),
-        )
+        certificate = self.search.certificate(self.n, self.randomness)
+        release = release_of(self.search, certificate, self._thetas, self._steps)
         if self._diagnostics is not None:
             return self._diagnostics.marked(release)
-        if self._ledger is None:
-            return release
-        return release.booked(f"{self._ledger.id}#{self._entry}")
+        return release if self._paid is None else release.booked(self._paid.name)
 
     # --- ask and tell
 
+    @alone(nested=True)
     def ask(self) -> list[dict[str, Any]]:
         """The parameters to evaluate next: the same until losses are told. Public; possibly none, if old ones suffice.
 
@@ -207,7 +186,7 @@ class Study:
         self._check_open()
         if self._plan is None:
             self._plan = self.search.plan(
-                self.n, len(self._steps), self._theta, self._old, self._clip, kernel=self._learned_kernel()
+                self.n, len(self._steps), self._theta, self._kept.old, self._clip, kernel=self._learned_kernel()
             )
             if not self._steps:
                 self.search.space.warn_of_coarse_integers(reach(self._plan))
@@ -221,6 +200,7 @@ class Study:
         return self._plan.new.copy()
 
     @cleared
+    @alone(nested=True)
     def sample(self) -> NDArray[np.intp]:
         """PRIVATE. Which records take part in this step, in order; all of them without `sample_rate`.
 
@@ -234,6 +214,7 @@ class Study:
             self._sample = secret_sample(self.n, rate, self.randomness)
         return self._sample.copy()
 
+    @alone
     def drop(self, failed: Sequence[int]) -> None:
         """Leave out locations, by their place in `ask`, whose evaluation failed for everyone for a public reason.
 
@@ -246,6 +227,7 @@ class Study:
         self._plan = self.search.plan(self.n, len(self._steps), self._theta, old, clip, kernel=kernel, new=kept)
 
     @cleared
+    @alone
     def tell(self, losses: Floats | Iterable[Floats]) -> Step:
         """Release one noisy gradient from the losses at the locations asked for, and move.
 
@@ -258,6 +240,7 @@ class Study:
             StudyError: nothing was asked for, or an aggregate study.
             PublicError: losses of another shape, number or precision. Refused before anything is charged, except for
                 chunks, whose number is known only at their end.
+            LedgerError: another copy of the study went on, or the ledger could not be written; the step is lost.
         """
         if self.search.aggregate:
             raise StudyError("This study sees means only: use tell_mean, or leave out largest_loss.")
@@ -273,35 +256,17 @@ class Study:
         with self._spending(plan):
             if self._diagnostics is not None:
                 chunks = list(chunks)
-                new, old, taking_part = np.vstack(chunks), self._losses, self.sample()
+                new, old, taking_part = np.vstack(chunks), self._kept.losses, self.sample()
                 self._diagnostics.add(len(self._steps), plan, np.hstack([old, new])[taking_part], self.n)
-            total, columns = self._summed(plan, chunks, kept)
+            total, columns = self._kept.summed(plan, chunks, kept, centre=self.search.offset != "none")
             if total.seen != self.n:
                 raise PublicError(f"Losses are of {self.n} records, as n says; these are not. The step is lost.")
             gradient, fraction = self.search.released(plan, self.n, total.sum, total.unclipped, self.randomness)
-            self._write_release(gradient, fraction)
-        self._old, self._losses = np.vstack([plan.old, plan.new])[kept], columns
-        self._advance(Step(gradient=gradient, fraction=fraction, **facts_of(plan, len(self._steps))))
-        if self._private is not None:
-            write_losses(self._private, len(self._steps), self._old, self._losses)
+            self._kept.keep(np.vstack([plan.old, plan.new])[kept], columns)
+            self._release(plan, gradient, fraction)
+        self._kept.write(len(self._steps))
         self._book()
         return self._steps[-1]
-
-    @quiet()
-    def _summed(self, plan: Plan, chunks: Iterable[Any], kept: NDArray[np.intp]) -> tuple[ClippedSum, Floats]:
-        """PRIVATE. The sum over all records, and the columns of their losses that are kept."""
-        total = ClippedSum(plan.map, plan.clip, self.n, centre=self.search.offset != "none")
-        # In place where possible: rows are read before they are written, and a step that fails forgets them all.
-        columns = self._losses if self._losses.shape[1] == len(kept) else np.empty((self.n, len(kept)))
-        for chunk in in_parts(chunks, len(plan.new)):
-            rows = slice(total.seen, total.seen + len(chunk))
-            if rows.stop > self.n:
-                total.seen = rows.stop
-                break
-            both = np.hstack([self._losses[rows], chunk]) if len(plan.old) else chunk
-            total.add(both)
-            columns[rows] = both[:, kept]
-        return total, columns
 
     def _scattered(self, losses: Any, plan: Plan) -> Floats:
         """PRIVATE. The losses of a sample at their places among those of all records."""
@@ -314,30 +279,29 @@ class Study:
         return scattered(losses, sample, self.n)
 
     @cleared
+    @alone
     def tell_mean(self, means: Floats) -> Step:
         """The same from the means over records of losses clamped to [0, largest_loss], shape (b,): see `clamped_mean`.
 
         Raises:
             StudyError: not an aggregate study. Noise for 2B/n covers clipped records, not a clipped mean, which one
                 record can move by 2B.
-            PublicError: another shape.
+            PublicError: another shape, not finite, or outside that range. Nothing was spent.
         """
-        if not self.search.aggregate:
+        if self.search.largest_loss is None:
             raise StudyError(
                 "The mean of the losses is not enough here: one record may move its clipped gradient by 2B, not 2B/n. "
                 "Tell the losses of each record, or declare their range with largest_loss, which needs more noise."
             )
         plan = self._asked()
-        values = np.asarray(means, dtype=np.float64)
-        if values.shape != (len(plan.new),):
-            raise PublicError(f"Means must be {len(plan.new)} numbers, one a location. Nothing was spent.")
+        values = check_means(means, len(plan.new), self.search.largest_loss)
         with self._spending(plan):
             gradient = self.search.released_aggregate(plan, values, self.randomness)
-            self._write_release(gradient, None)
-        self._advance(Step(gradient=gradient, fraction=None, **facts_of(plan, len(self._steps))))
+            self._release(plan, gradient, None)
         self._book()
         return self._steps[-1]
 
+    @alone
     def move_to(self, parameters: Mapping[str, Any]) -> None:
         """Go on from other parameters, such as `surrogate().fitted().minimum(...)`: a restart that shares the budget.
 
@@ -345,25 +309,26 @@ class Study:
         """
         self._check_open()
         theta = self.search.space.theta(parameters)
-        if self._journal is not None:
-            self._journal.append({"event": "moved", "step": len(self._steps), "theta": theta.tolist()})
+        if self._file is not None:
+            self._file.append({"event": "moved", "step": len(self._steps), "theta": theta.tolist()})
         self._moved(theta)
 
+    @alone
     def stop(self) -> None:
         """End the study before its steps are spent, for a public reason: a rule of `stopping`, a deadline.
 
         What may be stated stays the whole budget: when to stop was read off releases.
         """
         self._check_open()
-        if self._journal is not None:
-            self._journal.append({"event": "stopped", "step": len(self._steps)})
         self._stopped = True
+        if self._file is not None:
+            self._file.append({"event": "stopped", "step": len(self._steps)})
         self._book()
 
     def close(self) -> None:
         """Let other processes have the file."""
-        if self._journal is not None:
-            self._journal.close()
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> Study:
         return self
@@ -399,96 +364,99 @@ class Study:
     @contextmanager
     def _spending(self, plan: Plan) -> Iterator[None]:
         """The step is charged, on disk, before what happens within; if that fails, the step is lost."""
+        number, written = len(self._steps), self._file is None
         try:
+            noise = noise_id(self.randomness)
             self._filter.charge(plan.mu)
-            if self._journal is not None:
-                arrays = {"theta": plan.theta, "spread": plan.spread, "locations": plan.new}
-                lists = {name: array.tolist() for name, array in arrays.items()}
-                self._journal.append({"event": "charged"} | facts_of(plan, len(self._steps)) | lists)
+            if self._file is not None:
+                self._file.append(journal.charged(plan, number, noise))
+            written = True
+            if self._paid is not None:
+                self._paid.step(noise)
             yield
         except BaseException:
-            self._advance(Step(gradient=None, fraction=None, **facts_of(plan, len(self._steps))))
-            self._forget()
-            self._book()
+            self._kept.forget()
+            if len(self._steps) == number:
+                self._advance(Step(gradient=None, fraction=None, **facts_of(plan, number)))
+            if written:  # otherwise the step is still to come for whoever opens the file
+                self._book()
             raise
 
-    def _write_release(self, gradient: Floats, fraction: float | None) -> None:
-        """On disk, before anybody sees it."""
-        if self._journal is not None:
-            event = {"event": "released", "step": len(self._steps), "gradient": gradient.tolist(), "fraction": fraction}
-            self._journal.append(event)
+    def _release(self, plan: Plan, gradient: Floats, fraction: float | None) -> None:
+        """On disk, before anybody sees it; then move."""
+        number = len(self._steps)
+        if self._file is not None:
+            self._file.append(journal.released(number, gradient, fraction))
+        self._advance(Step(gradient=gradient, fraction=fraction, **facts_of(plan, number)))
 
     def _book(self) -> None:
         """Tell the ledger that the run is finished, once."""
-        if self.done and self._ledger is not None and self._entry is not None:
-            state = next(entry.state for entry in self._ledger.entries() if entry.id == self._entry)
-            if state is State.RESERVED:
-                self._ledger.book(self._entry)
+        if self.done and self._paid is not None:
+            self._paid.finish()
 
     def _advance(self, step: Step) -> None:
         """The next theta: a function of what was released."""
         self._steps.append(step)
         self._plan = self._sample = None
-        if step.gradient is not None:
-            gradient = step.gradient
-            if self.search.smooth and len(self._steps) >= LEARN_FROM:
-                gradient = self.surrogate().fitted().gradient(step.theta)
-            update, bounds = self.search.update, self.search.space.bounds
-            self._theta, self._state = update.moved(self._theta, gradient, self._state, bounds, self.surrogate)
-            if self.search.adaptive_clip is not None and step.fraction is not None:
-                self._clip = self.search.adaptive_clip.moved(self._clip, step.fraction)
-        self._thetas.append(self._theta)
+        try:
+            if step.gradient is not None:
+                self._move(step, step.gradient)
+        finally:
+            self._thetas.append(self._theta)
+
+    def _move(self, step: Step, gradient: Floats) -> None:
+        if self.search.smooth and len(self._steps) >= LEARN_FROM:
+            gradient = self.surrogate().fitted().gradient(step.theta)
+        update, bounds = self.search.update, self.search.space.bounds
+        self._theta, self._state = update.moved(self._theta, gradient, self._state, bounds, self.surrogate)
+        if self.search.adaptive_clip is not None and step.fraction is not None:
+            self._clip = self.search.adaptive_clip.moved(self._clip, step.fraction)
 
     def _moved(self, theta: Floats) -> None:
         self._theta, self._plan, self._sample, self._state = theta, None, None, ()
         self._thetas[-1] = theta
 
-    def _forget(self) -> None:
-        """No losses to use again."""
-        self._old, self._losses = np.empty((0, self.search.space.size)), np.empty((self.n, 0))
-
     # --- on disk
 
-    def _open(self) -> None:
-        header = {
-            "parameters": dict(self.search.parameters()),
-            "n": self.n,
-            "ledger": None if self._ledger is None else self._ledger.id,
-            "bookable": self.randomness.bookable is True,
-        }
-        if self._diagnostics is not None:
-            header["unsafe_diagnostics"] = True
-        name = str(uuid.uuid4()) if self._journal is None else self._journal.opened(header)
-        if self._ledger is not None:
-            self._entry = self._reserved(self._ledger, name)
-        self._replay()
-        self._book()
-
-    def _reserved(self, ledger: Ledger, name: str) -> int:
-        """The ledger's entry of this study: the one it has, or a new one."""
-        for entry in ledger.entries():
-            if entry.description.get("study") == name:
-                return entry.id
+    def _open(self, ledger: Ledger | None) -> Paid | None:
+        """Read what is there, and find or reserve the entry that pays for it."""
+        name, parameters = str(uuid.uuid4()), dict(self.search.parameters())
+        if self._file is not None:
+            header = {
+                "event": "study",
+                "schema": journal.SCHEMA,
+                "parameters": parameters,
+                "delta": self.search.delta,
+                "unit": self.search.unit,
+                "n": self.n,
+                "ledger": None if ledger is None else ledger.id,
+                "bookable": self.randomness.bookable is True,
+            }
+            if self._diagnostics is not None:
+                header["unsafe_diagnostics"] = True
+            name = self._file.opened(header)
+            self._kept.claim(name, self._file.path)
+            self._replay(self._file.lines[1:])
+        if ledger is None:
+            return None
         if ledger.neighbours is not Neighbours.REPLACE:
             raise StudyError("A local search is accounted under replace-one neighbours; the ledger is not.")
-        about = {"mechanism": self.search.name, "parameters": self.search.parameters(), "n": self.n, "study": name}
-        return ledger.reserve(self.search.privacy_loss(self.n), about)
+        about = {"mechanism": self.search.name, "parameters": parameters, "n": self.n}
+        loss = self.search.privacy_loss(self.n)
+        paid = Paid(ledger, name, loss, about, randomness=self.randomness, file=self._file)
+        paid.check(self.done)
+        if self.done:
+            paid.finish()
+        return paid
 
-    def _replay(self) -> None:
-        events = [] if self._journal is None else self._journal.events[1:]
-        for place, event in enumerate(events):
-            if event["event"] == "moved":
-                self._moved(np.array(event["theta"]))
-            elif event["event"] == "stopped":
+    def _replay(self, lines: list[dict[str, Any]]) -> None:
+        for what in journal.told(lines):
+            if what is None:
                 self._stopped = True
-            elif event["event"] == "charged":
-                facts = {k: v for k, v in event.items() if k not in ("event", "locations")}
-                facts |= {name: np.array(facts[name]) for name in ("theta", "spread")}
-                self._filter.charge(facts["mu"])
-                following = events[place + 1] if place + 1 < len(events) else {}
-                done = following.get("event") == "released"
-                gradient = np.array(following["gradient"]) if done else None
-                self._advance(Step(gradient=gradient, fraction=following.get("fraction") if done else None, **facts))
-        if events and self._private is not None:
-            kept = read_losses(self._private, len(self._steps), self.n)
-            self._old, self._losses = (self._old, self._losses) if kept is None else kept
+            elif isinstance(what, Step):
+                self._filter.charge(what.mu)
+                self._advance(what)
+            else:
+                self._moved(what)
+        if lines:
+            self._kept.take_up(len(self._steps))

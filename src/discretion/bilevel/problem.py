@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -331,6 +331,12 @@ class Derivatives(Protocol):
     def inner_gradient(self, x: Floats, y: Floats, records: Any) -> Floats: ...
     def inner_hvp(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats: ...
     def inner_cross(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats: ...
+
+
+@runtime_checkable
+class Compiled(Protocol):
+    """Derivatives that bring quicker ways of their own to what products with H would do."""
+
     def minimise(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]: ...
     def hypergradient(
         self, x: Floats, y: Floats, training: Any, validation: Any, tolerance: float
@@ -441,10 +447,12 @@ class Problem(BilevelProblem):
 
     def solve(self, x: Floats, records: Any, tolerance: float, start: Floats | None = None) -> InnerSolution:
         begin = self.y_init if start is None else start
-        if self.solver is not None:
-            return self.solver(self, x, records, tolerance, begin)
-        y, length = self.derivatives.minimise(x, begin, inner_part(records), tolerance)
-        return InnerSolution(y, length, length <= tolerance)
+        if self.solver is None and isinstance(self.derivatives, Compiled):
+            y, length = self.derivatives.minimise(x, begin, inner_part(records), tolerance)
+            return InnerSolution(y, length, length <= tolerance)
+        from discretion.bilevel.solvers import newton
+
+        return (self.solver or newton)(self, x, records, tolerance, begin)
 
     def outer_value(self, x: Floats, y: Floats, records: Any) -> float:
         return self.derivatives.outer_value(x, y, outer_part(records))
@@ -466,7 +474,9 @@ class Problem(BilevelProblem):
         return self.derivatives.inner_cross(x, y, v, inner_part(records))
 
     def product_hypergradient(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
-        return self.derivatives.hypergradient(x, y, inner_part(records), outer_part(records), tolerance)
+        if isinstance(self.derivatives, Compiled):
+            return self.derivatives.hypergradient(x, y, inner_part(records), outer_part(records), tolerance)
+        return super().product_hypergradient(x, y, records, tolerance)
 
 
 def inner_part(records: Any) -> Any:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import load_npz
 
 from discretion.cli import options
+from discretion.cli.console import note
 from discretion.cli.sheet import Sheet
 from discretion.gp import Box
 from discretion.gp.lattice import Lattice
@@ -24,6 +25,7 @@ from discretion.spatial.districts import Districts
 from discretion.spatial.geojson import multipolygon, write_geojson
 from discretion.spatial.maps import Key, draw_map, draw_paths
 from discretion.spatial.outlines import Polygon
+from discretion.spatial.projection import Projection
 from discretion.spatial.raster import suffix, write_geoparquet
 from discretion.spatial.region import Region
 
@@ -74,7 +76,7 @@ class PriorOptions:
         ),
     ] = 1.0
 
-    def areas(self, box: Box, outline: Region | None) -> Areas:
+    def areas(self, box: Box, outline: Region | None, projection: Projection | None = None) -> Areas:
         """The graph and its areas; every refusal comes before a record is read."""
         kind, _, what = (self.prior or "").partition(":")
         if kind not in ("lattice", "squares", "districts") or not what:
@@ -87,7 +89,11 @@ class PriorOptions:
         if not (math.isfinite(self.rescale) and self.rescale > 0.0):
             raise ValueError(f"--rescale must be a positive number; got {self.rescale:g}.")
         if kind == "districts":
-            return self._districts(Path(what), box)
+            if outline is not None:
+                raise ValueError(
+                    "--region: districts have outlines of their own; leave out of FILE what is not wanted."
+                )
+            return self._districts(Path(what), box, projection)
         given = {"--share": self.share, "--name-column": self.name_column, "--gap": self.gap or None}
         for option, value in given.items():
             if value is not None:
@@ -109,11 +115,26 @@ class PriorOptions:
             lattice = make(spacing, box, killing, cells=lattice.tiles.cells[chosen])
         return Areas.of_tiles(lattice)
 
-    def _districts(self, file: Path, box: Box) -> Areas:
+    def _districts(self, file: Path, box: Box, projection: Projection | None) -> Areas:
         districts = Districts.read(file, self.name_column, tolerance=self.gap)
-        low, high = districts.bounds
-        if np.any(high <= box.lower) or np.any(low >= box.upper):
+        if districts.crs is not None and projection is not None and not projection.same(districts.crs):
+            raise ValueError(
+                f"{file} says that its coordinates are {districts.crs}, and --crs is {projection.crs}: convert the "
+                "districts to the system of the table first."
+            )
+        beyond = districts.beyond(box.lower, box.upper)
+        if len(beyond) == len(districts.names):
             raise ValueError(f"{file}: no district lies in --domain; is it in the table's coordinates?")
+        if beyond:
+            raise ValueError(
+                f"{file}: districts outside --domain: {_few(beyond)}. Widen --domain, or leave them out of FILE."
+            )
+        if len(districts.names) > 1 and districts.islands:
+            islands, names = districts.islands, districts.names
+            alone = f"{len(islands)} of {len(names)} districts share no border ({_few(islands)})"
+            if len(islands) == len(names):
+                raise ValueError(f"{file}: {alone}. If their borders leave gaps, --gap WIDTH closes them.")
+            note(f"{alone}: they learn nothing of one another. If borders leave gaps, --gap WIDTH closes them.")
         killing = 0.3 if self.killing is None and self.share is None else self.killing
         return Areas.of_districts(districts, districts.lattice(killing, share=self.share))
 
@@ -121,6 +142,10 @@ class PriorOptions:
         """Refuse what areas can't be written as."""
         if "geotiff" in wanted:
             raise ValueError("--formats geotiff: a lattice or districts are no grid of points; use geoparquet.")
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def graph_of(file: Path, words: Mapping[str, Any]) -> Lattice:

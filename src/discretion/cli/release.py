@@ -305,7 +305,11 @@ def release(
         outline, areas = drawing.outline, None
         if on_graph:
             graph.formats(wanted)
-            areas = graph.areas(box, outline)
+            areas = graph.areas(box, outline, columns.projection)
+            if drawing.threshold is not None and graph.rescale != 1.0:
+                raise ValueError(
+                    "--rescale changes the map of values alone, not outlines and shares: leave it or --threshold out."
+                )
             own["lattice"] = {"lattice": areas.lattice, "ridge": 6.0 if ridge is None else ridge} | of_paths
         else:
             covariance = options.covariance(kernel, length_scale, alpha)
@@ -331,7 +335,9 @@ def release(
             options.refuse_given(context, POSTERIOR_ONLY, "only --mechanism posterior has it")
         # Everything public is checked on a stand-in before the table is opened.
         standing = "kernel-sum" if mechanism == "auto" else mechanism
-        KINDS[standing](scale=1.0 if scale is None else scale, delta=0.5, **common, **own[standing])
+        standing_in = KINDS[standing](scale=1.0 if scale is None else scale, delta=0.5, **common, **own[standing])
+        if isinstance(standing_in, LatticeMechanism):
+            _ = standing_in.factor_error  # refuses a prior too near to a singular one
         if outline is not None and box.dimension == 2 and not on_graph:
             drawing.check_region(common["locations"])
         if ledger is not None and "://" not in ledger and not Path(ledger).exists():

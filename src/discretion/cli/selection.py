@@ -295,7 +295,7 @@ def _account(base: PrivacyLoss, law: Repetitions, asked: OneRun) -> dict[str, An
 
 def _lines(result: dict[str, Any]) -> list[str]:
     attained = result["attained"]
-    floor = "" if attained is None else f" No account can give less than {attained:.4f}."
+    floor = "" if attained is None else f" No account can give less than {math.floor(attained * 1e4) / 1e4:.4f}."
     return [
         f"One run: epsilon <= {round_up(result['single_epsilon'], 4)}. Best of {result['law_name']} runs: epsilon <= "
         f"{round_up(result['epsilon'], 4)} at delta = {round_up_significant(result['delta'])}.{floor}",

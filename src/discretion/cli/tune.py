@@ -183,6 +183,8 @@ def tune(
                 mechanism == "posterior" and math.prod(grid_shape) > MOST_POINTS,
                 f"--grid {grid} has more than {MOST_POINTS:,} points, too many for posterior paths.",
             ),
+            (not 0 < epsilon < math.inf, f"--epsilon, of everything, must be positive; got {epsilon:g}."),
+            (not mean > 0, f"--mean, the mean number of runs, must be positive; got {mean:g}."),
             (runs not in LAWS, f"--runs is {', '.join(LAWS)}; got {runs!r}."),
             (scored not in ("held-out", "public"), f"--score is held-out or public; got {scored!r}."),
             (scored == "public" and public_table is None, "--score public needs --public-table."),

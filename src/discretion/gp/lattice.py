@@ -49,6 +49,9 @@ DENSE = 4_000
 _UP = 1.0 + 1e-9
 
 
+_FARTHEST = 1e150
+
+
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """A public graph and the Gaussian Markov random field on it.
@@ -263,8 +266,25 @@ class Lattice:
         return 1 if self.locations is None else self.locations.shape[1]
 
     def node(self, X: Array) -> NDArray[np.int64]:
-        """Node numbers (n,) of covariates (n, d), record by record, by the public rule of the lattice."""
-        return self._locate(np.asarray(X, dtype=np.float64))
+        """Node numbers (n,) of covariates (n, d), record by record, by the public rule of the lattice.
+
+        Coordinates beyond 1e150 count as 1e150, so that no distance overflows.
+
+        Raises
+        ------
+        ValueError
+            If a rule of somebody's own fails, or gives other than numbers of admissible nodes; no value is named.
+        """
+        X = np.clip(np.asarray(X, dtype=np.float64), -_FARTHEST, _FARTHEST)
+        try:
+            found = np.asarray(self._locate(X))
+        except Exception:
+            raise ValueError("The rule that gives each record its node (locate) failed.") from None
+        if found.shape != (len(X),) or found.dtype.kind not in "iu":
+            raise ValueError("The rule that gives each record its node (locate) must give one whole number a record.")
+        if len(found) and not (found.min() >= 0 and found.max() < self.size and self.admissible[found].all()):
+            raise ValueError("The rule that gives each record its node (locate) must give admissible nodes only.")
+        return found.astype(np.int64, copy=False)
 
     @property
     def links(self) -> tuple[NDArray[np.int64], Array]:

@@ -20,7 +20,7 @@ from typing import Any
 
 __all__ = ["folder", "kept"]
 
-_ROOMS = ("posterior", "privacy")
+_ROOMS = ("gp", "posterior", "privacy")
 
 
 def folder() -> Path:

@@ -349,19 +349,25 @@ def thompson_rho(scales: ArrayLike, ridge: float, response_bound: float, leverag
     response may react to the past only through the released paths and actions. Proof in
     ``docs/proofs/response-only.md``; Maciazek 2026, Appendix B.4.
     """
+    with np.errstate(over="ignore"):  # inf: no guarantee
+        return float(0.5 * np.square(thompson_mu(scales, ridge, response_bound, leverage)))
+
+
+def thompson_mu(scales: ArrayLike, ridge: float, response_bound: float, leverage: float | None = None) -> float:
+    """Gaussian-DP parameter of the same run, ``sqrt(2 rho_T)``, (7.3); it converts without loss."""
     _, q = checked_ridge(ridge)
     sigma = np.atleast_1d(checked("scales", scales, finite=False))
     if sigma.ndim != 1 or sigma.size == 0:
         raise ValueError("scales must be one-dimensional, one scale for each round.")
     h = 1.0 / (1.0 + q) if leverage is None else checked("leverage", leverage, strict=False)
-    bound = checked("response_bound", response_bound, strict=False)
-    # (M/sigma)^2, not M^2 and sigma^2: neither need be a double where their ratio is
-    return float(2.0 * h / q * np.sum((bound / sigma[1:]) ** 2.0))
-
-
-def thompson_mu(scales: ArrayLike, ridge: float, response_bound: float, leverage: float | None = None) -> float:
-    """Gaussian-DP parameter of the same run, ``sqrt(2 rho_T)``, (7.3); it converts without loss."""
-    return float(np.sqrt(2.0 * thompson_rho(scales, ridge, response_bound, leverage)))
+    with np.errstate(over="ignore"):  # inf: no guarantee
+        ratios = checked("response_bound", response_bound, strict=False) / sigma[1:]
+    # the norm of ratios to the largest, since the squares of M, of sigma_t and of M/sigma_t need not be doubles
+    largest = ratios.max(initial=0.0)
+    if not 0.0 < largest < np.inf:
+        return float(largest)
+    with np.errstate(over="ignore", under="ignore"):
+        return float(2.0 * np.sqrt(h / q) * np.linalg.norm(ratios / largest) * largest)
 
 
 def concentrated_epsilon(rho: ArrayLike, delta: ArrayLike) -> tuple[Array, Array]:

@@ -261,6 +261,7 @@ class LatticeAccount:
         """Everything that a price rests on, but the scale: what it is kept under."""
         return {
             "graph": self.lattice.words["digest"],
+            "unit": self.lattice.unit,
             "n": int(self.n),
             "ridge": float(self.ridge),
             "bound": float(self.response_bound),

@@ -312,22 +312,23 @@ class LatticeMechanism:
         found = len(self._checked(records)[0])
         return found if self.n_is_public else None
 
-    def _checked(self, records: PrivateRecords) -> tuple[Array, Array]:
+    def _checked(self, records: PrivateRecords) -> tuple[NDArray[np.int64], Array]:
+        """The node of each record, and its response."""
         X, Y = checked_records(records, self.lattice.dimension)
         most = MOST_RECORDS if self.n_is_public else self.most_records
         if len(X) > most:
             raise PublicError(f"There are more than {most:,} records; declare more, up to {MOST_RECORDS:,}.")
         check_owners(getattr(records, "units", None), len(X), self.contributions)
-        return X, Y[:, 0]
+        return self.lattice.node(X), Y[:, 0]
 
     # --- the release ---
 
     @cleared
     def statistics(self, records: PrivateRecords) -> Statistics:
         """PRIVATE. Counts and sums of the nodes; responses count from the centre, in units of the response bound."""
-        X, y = self._checked(records)
+        node, y = self._checked(records)
         response = (np.clip(y, *self.response_range) - self._centre) / self.response_bound
-        return node_statistics(self.lattice.node(X), np.rint(response * _STEPS) / _STEPS, self.lattice.size)
+        return node_statistics(node, np.rint(response * _STEPS) / _STEPS, self.lattice.size)
 
     @cleared
     @quiet()

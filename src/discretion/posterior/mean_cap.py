@@ -254,7 +254,7 @@ def mean_cap(lattice: Lattice) -> MeanCap:
         named: dict[str, Any] = {"tiling": tiling.name, "killing": tiling.killing}
         found = kept("tiling-mean-cap", named, lambda: _listed(MeanCap.of(tiling_tangents(tiling), lattice.unit)))
     else:
-        named = {"graph": lattice.words["digest"]}
+        named = {"graph": lattice.words["digest"], "unit": lattice.unit}
         found = kept("graph-mean-cap", named, lambda: _listed(MeanCap.of(_graph_tangents(lattice))))
     return MeanCap(tuple(found["slope"]), tuple(found["intercept"]))
 

@@ -158,7 +158,8 @@ class ThompsonSampler:
 
         Raises:
             HorizonReached: all rounds were played.
-            RunError: the history is to be told first.
+            RunError: the history is to be told first; or this is a forked process.
+            LedgerError: another copy of the run went on, or the ledger could not be written; the round is lost.
         """
         if self._pending is not None:
             return self._pending.copy()
@@ -171,16 +172,19 @@ class ThompsonSampler:
             raise RunError("Tell the history first: start(X, y).")
         number, name = len(self._played) + 1, noise_id(self.randomness)
         self._played.append(None)  # lost, until its actions are on disk: wherever an interrupt comes
+        written = self._public is None
         try:
             if self._public is not None:
                 self._public.append({"event": "begun", "round": number, "noise": name})
+            written = True
             if self._paid is not None:
                 self._paid.step(name)
             actions = self._drawn(number)
             if self._public is not None:
                 self._public.append({"event": "played", "round": number, "actions": actions.tolist()})
         except BaseException:
-            self._book()
+            if written:  # otherwise the round is still to come for whoever opens the file
+                self._book()
             raise
         self._played[-1] = actions
         return actions.copy()
@@ -330,7 +334,7 @@ class ThompsonSampler:
             return None
         about = {"mechanism": m.name, "parameters": m.parameters(), "n": m.records}
         paid = Paid(ledger, name, m.loss, about, randomness=self.randomness, file=self._public)
-        paid.check(self.done)
+        paid.check(self.rounds >= m.rounds)  # with responses of the last round to come or not: nothing is drawn
         if self.done:
             paid.finish()
         return paid

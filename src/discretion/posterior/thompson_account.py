@@ -32,7 +32,7 @@ from discretion.gp import Kernel
 from discretion.posterior.account import path_routes
 from discretion.posterior.assumptions import RecordAssumption
 from discretion.posterior.certified import CertifiedTable
-from discretion.posterior.divergence import chowdhury_gopalan_scale, thompson_rho
+from discretion.posterior.divergence import chowdhury_gopalan_scale, thompson_mu
 from discretion.posterior.sensitivity import Array
 from discretion.privacy import GaussianDP, Neighbours, PrivacyLoss, RenyiCurve, Unreachable, smallest
 
@@ -141,9 +141,9 @@ def response_loss(draws: Draws) -> GaussianDP:
 
     Exact but for the rounding. `docs/proofs/thompson.md`, Theorem 2.
     """
-    # `thompson_rho` leaves out a first round, which reads no record
-    rho = thompson_rho([1.0, *draws.scales], draws.ridge, draws.response_bound)
-    mu = math.sqrt(2.0 * draws.batch * rho + draws.rounding) * (1.0 + 2.0**-40)
+    # `thompson_mu` leaves out a first round, which reads no record
+    one = thompson_mu([1.0, *draws.scales], draws.ridge, draws.response_bound)
+    mu = math.hypot(math.sqrt(draws.batch) * one, math.sqrt(draws.rounding)) * (1.0 + 2.0**-40)
     return GaussianDP(mu, neighbours=Neighbours.REPLACE_RESPONSE, rule=_GAUSSIAN)
 
 

@@ -41,7 +41,7 @@ _REACH = 8.0  # length scales around the actions
 
 WHAT = (
     "What leaves is the actions alone: no path, no posterior mean, no response, no best value.",
-    "Without a ledger nothing notices that a run is taken up from an older copy of its files.",
+    "Without a ledger: that a run is taken up from an older copy of its files.",
     "Floating point: the proof is for exact Gaussians. Epsilon counts the rounding of the means; that of the noise "
     "after it is drawn is not counted.",
     "Other runs on the same records, such as those that chose kernel, ridge or schedule: each costs as much again.",
@@ -404,8 +404,7 @@ class ThompsonMechanism:
                 f"Responses are clipped to [{low:g}, {high:g}], record by record.",
                 *(() if responses_only else (_CLAMPED,)),
                 f"There are {self.rounds} rounds of {self.batch} draw(s), never more; one response for each action.",
-                "A round is written down before its path is drawn, and drawn once: in memory by one process, on disk "
-                "from one file, and with a ledger from one of all copies of it.",
+                "A round is written down before its path is drawn; no file and no process draws it twice.",
             ),
             declared=(
                 "A record reacts to the past through the actions alone, and on no other record.",

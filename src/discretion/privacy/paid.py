@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from discretion.privacy.budget import Budget
 from discretion.privacy.certificate import canonical, public_json
@@ -82,7 +82,7 @@ class Paid:
         return f"{self._ledger.id}#{self.entry}"
 
     def check(self, finished: bool) -> None:
-        """Refuse a file that is not the newest state of the run.
+        """Refuse a file that is not the newest state of the run. `finished`: no step is left to take.
 
         Raises:
             RunError: the run was finished, or went further, from another copy of the file.

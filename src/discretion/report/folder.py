@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from discretion.posterior.excursion import Polygon, excursion_polygons, smooth
 from discretion.privacy.certificate import Certificate
+from discretion.privacy.html import line_chart
 from discretion.privacy.signing import SignedCertificate, read_certificate
 from discretion.report.scene import Layer, Line, Scene, View
 
-__all__ = ["PAGE", "digest", "earlier", "read_certificate_file", "read_scene", "read_tuning"]
+__all__ = ["PAGE", "STATED", "digest", "earlier", "read_certificate_file", "read_line", "read_scene", "read_tuning"]
 
 PAGE = "report.html"
 """Name of the page in the folder of a release."""
@@ -73,7 +74,7 @@ def read_scene(folder: Path, made: Certificate, view: View) -> Scene | None:
     Raises:
         ValueError: a file is not what a release leaves.
     """
-    table = next((folder / name for name in ("sums.csv", "paths.csv") if (folder / name).is_file()), None)
+    table = _table_of(folder)
     if table is None:
         return None
     names, columns = _table(table)
@@ -119,6 +120,26 @@ def _settings(folder: Path, made: Certificate) -> dict[str, Any]:
     if "common" not in made.parameters:
         return made.parameters
     return made.parameters["common"] | json.loads((folder / "tuning.json").read_text(encoding="utf-8"))["choice"]
+
+
+def read_line(folder: Path, view: View) -> str:
+    """What was released along one covariate, as a chart of at most three lines; empty where there is no such thing."""
+    table = _table_of(folder)
+    if table is None:
+        return ""
+    names, columns = _table(table)
+    axes = [name for name in names if name not in _VALUES and not name.startswith("path_")]
+    values = [name for name in names if name in columns and name not in axes][:3]
+    if len(axes) != 1 or not values:
+        return ""
+    order = np.argsort(columns[axes[0]])
+    lines = [(name.replace("_", " "), columns[axes[0]][order], columns[name][order]) for name in values]
+    label = view.units if "value_sum" not in columns else "released sums"
+    return line_chart(lines, x_label=axes[0], y_label=label, words=f"What was released along {axes[0]}.")  # pyright: ignore[reportArgumentType]
+
+
+def _table_of(folder: Path) -> Path | None:
+    return next((folder / name for name in ("sums.csv", "paths.csv") if (folder / name).is_file()), None)
 
 
 _VALUES = {"value_sum", "density", "value", "share", "share_low", "share_high", "name"}

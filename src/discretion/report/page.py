@@ -89,7 +89,8 @@ def page(contents: Contents) -> str:
     )
     blocks = data_block("certificate-data", made.to_json() + "\n")
     if contents.scene is not None:
-        blocks += data_block("map-data", dict(contents.scene) | {"certificate": digest(made), "title": title})
+        words = {"certificate": digest(made), "title": title, "source": contents.view.source}
+        blocks += data_block("map-data", dict(contents.scene) | words)
     source = f"<p>{escape(contents.view.source)}</p>" if contents.view.source else ""
     foot = (
         f"{source}<p>Made {escape(made.created)} with {escape(made.library)} {escape(made.library_version)}. This page "
@@ -199,8 +200,8 @@ def _verify(contents: Contents) -> str:
     commands.append("sha256sum certificate.json")
     code = escape("\n".join(commands))
     explained = (
-        "The second command computes every number of the certificate again from its parameters; it can't tell whether the release "
-        "was made as stated, for which there are signatures and the ledger."
+        "The second command computes every number of the certificate again from its parameters; it can't tell whether "
+        "the release was made as stated, for which there are signatures and the ledger."
     )
     named = f"Beside this page: {', '.join(contents.names)}." if contents.names else ""
     return (

@@ -16,9 +16,18 @@ from discretion.bayesopt.release import LocalSearchRelease
 from discretion.posterior import KernelSumRelease, LatticeRelease, PathRelease, ThompsonRelease
 from discretion.posterior.confidence import excursion_sets, local_mean, threshold_field
 from discretion.posterior.excursion import excursion_polygons
-from discretion.privacy import Certificate, Ledger, Release, html
+from discretion.privacy import Certificate, Ledger, Release, html, round_up
 from discretion.report.document import document
-from discretion.report.folder import PAGE, STATED, amount, earlier, read_certificate_file, read_scene, read_tuning
+from discretion.report.folder import (
+    PAGE,
+    STATED,
+    amount,
+    earlier,
+    read_certificate_file,
+    read_line,
+    read_scene,
+    read_tuning,
+)
 from discretion.report.page import Contents, audit_piece, page, tuning_piece
 from discretion.report.scene import Layer, Line, Scene, View
 from discretion.selection.outcome import SelectionRelease
@@ -85,7 +94,7 @@ def report_folder(
     signed = signed or (folder / "certificate.signed.json").is_file()
     known = earlier(folder, made) if view is None and source.is_dir() else None
     if known is not None:
-        view, scene = View(title=str(known.pop("title", ""))), known
+        view, scene = View(title=str(known.get("title", "")), source=str(known.get("source", ""))), known
     else:
         view = view or View()
         found = read_scene(folder, made, view) if source.is_dir() else None
@@ -93,6 +102,8 @@ def report_folder(
     findings = []
     if source.is_dir() and (tuning := read_tuning(folder)) is not None:
         findings.append(("What was chosen", tuning_piece(tuning)))
+    if source.is_dir() and (line := read_line(folder, view)):
+        findings.insert(0, ("What was released", line))
     names = tuple(sorted(p.name for p in folder.iterdir() if p.name in _FILES)) if source.is_dir() else ()
     return page(Contents(made, view, scene, tuple(findings), ledger, _dictionary(audit), signed, names))
 
@@ -172,7 +183,10 @@ def _shown(release: Any, view: View) -> tuple[Scene | None, list[tuple[str, str]
     """The map, and further findings as headings with HTML."""
     if isinstance(release, SelectionRelease):
         told = {"outcome": str(release.outcome), "choice": release.choice, "score": release.score}
-        told |= {"one_run_epsilon": f"{release.one_run:.3f}", "score_is": "the noisy score the winner was ranked by"}
+        told |= {
+            "one_run_epsilon": round_up(release.one_run, 3),
+            "score_is": "the noisy score the winner was ranked by",
+        }
         own = [("What was chosen", tuning_piece(told))]
         scene, more = _shown(release.winner, view) if isinstance(release.winner, Release) else (None, [])
         return scene, own + more

@@ -48,7 +48,8 @@ def plan_hash(plan: Any) -> str:
 class Journal:
     """PRIVATE. One search on disk: at most three lines, readable by their owner alone.
 
-    1. The plan, the key and when it was drawn, and codes of what the search was begun with under that key (`code_of`); of constant length.
+    1. The plan, the key and when it was drawn, and codes of what the search was begun with under that key (`code_of`);
+       of constant length.
     2. That the runs have begun: a constant.
     3. The release, padded. It holds the winner and nothing of the other runs.
 

@@ -40,7 +40,7 @@ __all__ = ["EstimatorMechanism", "FittedModel", "NothingChosen", "PrivateSearchC
 _NOTHING = {
     Outcome.DEFAULT: "No fit was drawn, and there is no default",
     Outcome.BELOW: "No fit reached the threshold, and there is no default",
-    Outcome.FAILED: "No fit had a score",
+    Outcome.FAILED: "No fit had a score; rehearse(X, y) on made-up records shows why",
 }
 
 
@@ -129,7 +129,7 @@ class EstimatorMechanism:
 
     def publish(self, fitted: Any) -> FittedModel:
         """The winner as bytes, so that nothing outside of it hangs on; see `discretion.selection.sealed`."""
-        return FittedModel(sealed(fitted))
+        return FittedModel(*sealed(fitted))
 
 
 def _alone(estimator: Any) -> Any:
@@ -165,10 +165,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     law : Repetitions, SharedRate or Threshold, optional
         Law of the number of fits, or another way to draw them; negative binomial of shape 2 and mean 10 by default.
     scoring : Score, str or callable, optional
-        A `PublicScore` or `NoisyScore` of the fitted estimator; or, with ``validation``, a scorer as scikit-learn knows
-        them, by default the estimator's own ``score``.
+        The higher the better. A `PublicScore` or `NoisyScore` of the fitted estimator, the latter with records that
+        have ``covariates`` (n, d) and ``response`` (n,); or, with ``validation``, a scorer as scikit-learn knows them,
+        called with (estimator, X, y), by default the estimator's own ``score``.
     validation : (X, y), optional
-        PUBLIC validation data.
+        PUBLIC validation data, in the form of the private ones.
     n_candidates : int
         How many candidates are drawn from the distributions, beforehand; all of them if there are no more.
     weights : sequence of float, optional

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
@@ -9,7 +10,7 @@ from typing import Any, Self
 from discretion.privacy import Certificate, Release
 from discretion.selection.sealed import opened
 
-__all__ = ["FittedModel", "Outcome", "SelectionRelease", "under"]
+__all__ = ["FittedModel", "Outcome", "SelectionRelease", "bookable", "under"]
 
 
 class Outcome(StrEnum):
@@ -27,9 +28,16 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A fitted estimator as it left the winning run, as bytes; certificates in it are that of the search."""
+    """A fitted estimator as it left the winning run, as bytes; certificates in it are that of the search.
+
+    Attributes:
+        model: the bytes, without certificates.
+        bookable: whether those that its run issued were.
+        certificate: of the search.
+    """
 
     model: bytes = field(repr=False)
+    bookable: bool = field(default=True, repr=False)
     certificate: Certificate | None = field(default=None, repr=False)
 
     def load(self) -> Any:
@@ -76,25 +84,39 @@ def under(certificate: Certificate, winner: Any) -> Any:
 
     Its own speak of one run and would promise too much, and the second at which they were made tells of the other runs.
     """
-    match winner:
-        case Certificate():
-            return certificate
-        case FittedModel():
-            return replace(winner, certificate=certificate)
+    return _with_each(winner, lambda part: _held(part, certificate))
+
+
+def bookable(winner: Any) -> bool:
+    """Whether no certificate that the winning run issued is TEST ONLY, at any depth."""
+    found: list[bool] = []
+    _with_each(winner, lambda part: found.append(part.bookable) or part)
+    return all(found)
+
+
+def _held(part: Certificate | FittedModel, certificate: Certificate) -> Certificate | FittedModel:
+    return replace(part, certificate=certificate) if isinstance(part, FittedModel) else certificate
+
+
+def _with_each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with every certificate and fitted model in it changed; what holds none is left as it is."""
+    match value:
+        case Certificate() | FittedModel():
+            return change(value)
         case dict():
-            return {key: under(certificate, each) for key, each in winner.items()}
-        case tuple() if hasattr(winner, "_fields"):
-            return type(winner)(*(under(certificate, each) for each in winner))
+            return {key: _with_each(each, change) for key, each in value.items()}
+        case tuple() if hasattr(value, "_fields"):
+            return type(value)(*(_with_each(each, change) for each in value))
         case tuple() | list() | frozenset():
-            kind = next(kind for kind in (tuple, list, frozenset) if isinstance(winner, kind))
-            return kind(under(certificate, each) for each in winner)
-    if not is_dataclass(winner) or isinstance(winner, type):
-        return winner
-    parts = {item.name: getattr(winner, item.name) for item in fields(winner)}
-    inside = {name: under(certificate, each) for name, each in parts.items()}
+            kind = next(kind for kind in (tuple, list, frozenset) if isinstance(value, kind))
+            return kind(_with_each(each, change) for each in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    parts = {item.name: getattr(value, item.name) for item in fields(value)}
+    inside = {name: _with_each(each, change) for name, each in parts.items()}
     if all(inside[name] is each for name, each in parts.items()):
-        return winner
-    copy = object.__new__(type(winner))
+        return value
+    copy = object.__new__(type(value))
     for name, each in inside.items():
         object.__setattr__(copy, name, each)
     return copy

@@ -70,7 +70,8 @@ class PublicScore(Score):
     """A function of the artefact and of public data alone. Free: it is post-processing.
 
     Args:
-        function: from what a run released to a number, the higher the better. It must read nothing private.
+        function: from what a run made (in `PrivateSearchCV` the fitted estimator) to a number, the higher the better.
+            It must read nothing private.
         name: what it is, in words, such as "accuracy on the 2017 sales, which are public".
     """
 

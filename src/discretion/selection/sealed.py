@@ -21,15 +21,21 @@ _CERTIFICATE, _NOTHING = "certificate", "nothing"
 _GENERATORS = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 
 
-def sealed(value: Any) -> bytes:
-    """The value as bytes: None in place of sources of noise and ledgers, gaps in place of certificates."""
+def sealed(value: Any) -> tuple[bytes, bool]:
+    """The value as bytes: None in place of sources of noise and ledgers, gaps in place of certificates.
+
+    And whether all of those certificates were bookable.
+    """
+    bookable = True
 
     def kept_out(part: Any) -> str | None:
+        nonlocal bookable
         if isinstance(part, Certificate):
+            bookable = bookable and part.bookable
             return _CERTIFICATE
         return _NOTHING if _is_source(part) or isinstance(part, Ledger) else None
 
-    return _dumps(value, kept_out)
+    return _dumps(value, kept_out), bookable
 
 
 def opened(data: bytes, certificate: Certificate | None) -> Any:

@@ -26,7 +26,7 @@ from discretion.privacy.quiet import silent
 from discretion.selection.beforehand import check_candidate
 from discretion.selection.bounds import Rule
 from discretion.selection.extensions import SharedRate, Threshold
-from discretion.selection.outcome import Outcome, SelectionRelease, under
+from discretion.selection.outcome import Outcome, SelectionRelease, bookable, under
 from discretion.selection.pricing import Law, Stated, declared, price
 from discretion.selection.proposals import FIXED, Proposals
 from discretion.selection.repetitions import Repetitions
@@ -405,8 +405,7 @@ class SelectionMechanism:
             created=key.drawn,
         )
         parameters = certificate.parameters | {"run_losses": self.stated_losses(n)}
-        bookable = certificate.bookable and (own is None or own.bookable)
-        return replace(certificate, parameters=parameters, bookable=bookable)
+        return replace(certificate, parameters=parameters, bookable=certificate.bookable and bookable(winner))
 
     def _wait(self, start: float) -> None:
         """Sleep until the next multiple of the deadline; one, unless a run could not be stopped at its limit."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,13 +45,14 @@ class Districts:
     to the nearest district (distance 0 inside), so one in a hole or outside all of them has one too; on a shared border
     to the first in the file. Districts that overlap are refused: a point would lie in two.
 
-    ``digest`` is the SHA-256 of the file they were read from.
+    ``digest`` is the SHA-256 of the file they were read from, ``crs`` the coordinate system it names, if any.
     """
 
     shapes: tuple[Any, ...]
     names: tuple[str, ...]
     tolerance: float = 0.0
     digest: str | None = None
+    crs: str | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], name: str | None = None, *, tolerance: float = 0.0) -> Self:
@@ -75,9 +77,12 @@ class Districts:
         shapely, path = _shapely(), Path(path)
         if path.suffix.lower() in (".geojson", ".json"):
             try:
-                features = json.loads(path.read_text(encoding="utf-8")).get("features", [])
-                shapes = [shapely.from_geojson(json.dumps(feature["geometry"])) for feature in features]
+                collection = json.loads(path.read_text(encoding="utf-8"))
+                features = collection.get("features", [])
+                given = [feature["geometry"] for feature in features]
+                shapes = [None if each is None else shapely.from_geojson(json.dumps(each)) for each in given]
                 properties = [dict(feature.get("properties") or {}) for feature in features]
+                system = ((collection.get("crs") or {}).get("properties") or {}).get("name")
             except OSError as error:
                 raise ValueError(f"The districts {path} can't be read: {error.strerror}.") from None
             except (ValueError, AttributeError, KeyError, TypeError, RecursionError, shapely.errors.ShapelyError):
@@ -89,16 +94,20 @@ class Districts:
                 raise ImportError(f"Reading {path.suffix} files needs geopandas; GeoJSON does not.") from None
             frame = geopandas.read_file(path)
             shapes, properties = list(frame.geometry), frame.drop(columns="geometry").to_dict("records")
-        if name is not None and any(name not in each for each in properties):
-            raise ValueError(f"Not every district of {path} has the property {name!r}.")
+            system = None if frame.crs is None else frame.crs.to_string()
+        if name is not None and (without := [i for i, each in enumerate(properties) if each.get(name) is None]):
+            raise ValueError(f"Not every district of {path} has the property {name!r}: number {without[0]} has none.")
         names = [str(number if name is None else each[name]) for number, each in enumerate(properties)]
-        return cls(tuple(shapes), tuple(names), tolerance, hashlib.sha256(path.read_bytes()).hexdigest())
+        return cls(tuple(shapes), tuple(names), tolerance, hashlib.sha256(path.read_bytes()).hexdigest(), system)
 
     def __post_init__(self) -> None:
         if not self.shapes:
             raise ValueError("There are no districts.")
-        if len(self.names) != len(self.shapes) or len(set(self.names)) != len(self.names):
-            raise ValueError("Every district needs a name of its own.")
+        twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
+        if len(self.names) != len(self.shapes):
+            raise ValueError(f"There are {len(self.names)} names for {len(self.shapes)} districts.")
+        if twice:
+            raise ValueError(f"Every district needs a name of its own; these stand twice: {', '.join(twice[:5])}.")
         if not 0.0 <= self.tolerance < np.inf:
             raise ValueError(f"tolerance must be a length, at least 0; got {self.tolerance!r}.")
         broken = [
@@ -110,7 +119,8 @@ class Districts:
             or not shape.is_valid
         ]
         if broken:
-            raise ValueError(f"These districts are no valid polygons: {', '.join(broken[:10])}.")
+            why = [f"{name} ({self._why(name)})" for name in broken[:5]]
+            raise ValueError(f"These districts are no valid polygons: {', '.join(why)}; see shapely.make_valid.")
         if self._overlaps:
             pairs = ", ".join(f"{self.names[i]} and {self.names[j]}" for i, j in self._overlaps[:5])
             raise ValueError(f"Districts must not overlap, or a point lies in two of them: {pairs}.")
@@ -128,6 +138,18 @@ class Districts:
         allowed += self.tolerance * np.minimum(length[first], length[second])
         found = common > allowed
         return list(zip(first[found].tolist(), second[found].tolist(), strict=True))
+
+    def _why(self, name: str) -> str:
+        shape = self.shapes[self.names.index(name)]
+        if shape is None or shape.is_empty:
+            return "no geometry"
+        return str(_shapely().is_valid_reason(shape)) if not shape.is_valid else str(shape.geom_type)
+
+    def beyond(self, lower: ArrayLike, upper: ArrayLike) -> list[str]:
+        """Names of the districts that lie outside the box altogether."""
+        (x, y), (right, top) = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+        here = _shapely().intersects(np.array(self.shapes, dtype=object), _shapely().box(x, y, right, top))
+        return [name for name, inside in zip(self.names, here, strict=True) if not inside]
 
     @property
     def bounds(self) -> tuple[Array, Array]:

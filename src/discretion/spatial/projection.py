@@ -63,6 +63,14 @@ class Projection:
         if self.domain is not None:
             self._check_domain(self.domain)
 
+    def same(self, other: str) -> bool:
+        """Whether `other`, anything PROJ knows, names this system; False for what it does not know."""
+        pyproj = _pyproj()
+        try:
+            return bool(pyproj.CRS.from_user_input(other).equals(self._system, ignore_axis_order=True))
+        except pyproj.exceptions.CRSError:
+            return False
+
     def _advice(self, system: Any) -> str:
         area = self.domain
         if area is None and system.area_of_use is not None:

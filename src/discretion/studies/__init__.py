@@ -16,6 +16,7 @@ STUDIES = {
     "bounds": ("bounds", "Figures 1 and 5: epsilon of a path, and how many paths a budget buys"),
     "membership": ("membership", "Figures 2 and 3: membership attacks against epsilon and the number of paths"),
     "excursions-1d": ("excursions_1d", "Tables 1, 2 and 4: excursion sets on the line"),
+    "excursions-2d": ("excursions_2d", "Table 3: excursion sets on the square"),
     "thompson-growth": ("thompson_growth", "growth of epsilon with the rounds of GP Thompson sampling"),
     "large-n": ("large_n", "privacy for free: epsilon falls and IoU rises with n"),
 }

@@ -348,7 +348,7 @@ def _draw(shape: Kernel, rng: np.random.Generator) -> Floats:
 def _root(shape: Kernel) -> Floats:
     """A root of the kernel's covariance on the grid."""
     places = Box((0.0, 0.0), (1.0, 1.0)).grid((GRID, GRID))
-    return np.linalg.cholesky(shape(places) + 1e-8 * np.eye(len(places)))
+    return np.asarray(np.linalg.cholesky(shape(places) + 1e-8 * np.eye(len(places))), dtype=np.float64)
 
 
 def _at(field: Floats, X: Floats) -> Any:

@@ -1,10 +1,11 @@
 """The explorer's server: on this machine alone, for whoever has its address.
 
 The standard library's `http.server` is enough: one person, a handful of questions a second, answered by the library's
-vectorised account in milliseconds. A framework would bring dependencies and routes to watch over, and nothing that
-is needed. A request is answered only if it came over the loopback interface (there is no other socket), names this
-server as its host (so no other site can reach it through a name of its own), holds the random token of its address, and
-was not sent by a page from elsewhere. Nothing is logged, and no record is ever read: there is no way to hand one over.
+vectorised account in about a tenth of a second. A framework would bring dependencies and routes to watch over, and
+nothing that is needed. A request is answered only if it came over the loopback interface (there is no other socket),
+names this server as its host (so no other site can reach it through a name of its own), holds the random token of its
+address, and was not sent by a page from elsewhere. Nothing is logged, and no record is ever read: there is no way to
+hand one over.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class NegativeBinomial(Repetitions):
         mean = eta (1 - gamma) / (gamma (1 - gamma^eta)),    P[K = 1] = eta (1 - gamma) / (gamma^(-eta) - 1)
 
     (Papernot and Steinke 2022). Shape 1 is the geometric law; shape 0, the limit, the logarithmic one; shapes below 0
-    are heavy-tailed: mostly K = 1 and rarely very many. At gamma = 1 there is one run surely. A shape within 1e-200 of 0
-    is 0.
+    are heavy-tailed: mostly K = 1 and rarely very many. At gamma = 1 there is one run surely. A shape within 1e-200
+    of 0 is 0.
 
     Raises:
         ValueError: a shape of at most -1, gamma outside (0, 1], or so large a mean that K can't be drawn.
