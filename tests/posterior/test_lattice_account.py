@@ -232,3 +232,18 @@ def test_the_stored_loss_agrees_with_the_guarantee_and_counts_rounding(lattice):
     assert one.epsilon(delta) == pytest.approx(account.guarantee(0.1, delta).epsilon, rel=1e-9)
     assert one.epsilon(delta) < account.loss(0.1, delta, rounding=1e-4).epsilon(delta) < 1.01 * one.epsilon(delta)
     assert (2 * account.loss(0.1, delta, 2)).epsilon(delta) > one.epsilon(delta)
+
+
+def test_a_tiled_lattice_and_its_own_precision_are_priced_apart(tmp_path, monkeypatch):
+    # the same graph and digest, but variances are bounded by the infinite lattice or by the graph: other units
+    monkeypatch.setenv("DISCRETION_CACHE", str(tmp_path))
+    tiled = Lattice.hexagon(1.0, Box((0.0, 0.0), (0.4, 0.4)), 0.001)
+    first, second = tiled.links[0].T
+    W = np.zeros((tiled.size, tiled.size))
+    W[first, second] = W[second, first] = 1.0
+    alone = Lattice.of_precision(np.diag(np.full(tiled.size, 6.001)) - W)
+    assert alone.words["digest"] == tiled.words["digest"]
+    for lattice in (tiled, alone):
+        account = LatticeAccount(lattice, 200, 2.0, 1.0, NONE)
+        kept = account.loss(1.0, 1e-6).epsilon(1e-6)
+        assert kept == pytest.approx(account.guarantee(1.0, 1e-6).epsilon, rel=1e-3)

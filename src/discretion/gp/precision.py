@@ -86,7 +86,8 @@ def raised(matrix: Sparse) -> Sparse:
 def row_sum_bound(matrix: Sparse, factor: Factor) -> Array:
     """``h >= Sigma 1``, checked by ``Q h >= 1``."""
     h = factor.solve(np.ones(matrix.shape[0])) * (1.0 + 1e-6)
-    slack = 1e-14 * (np.abs(matrix) @ np.abs(h)).max()
+    longest = int(np.diff(matrix.indptr).max())
+    slack = 1.2e-16 * (longest + 2) * (np.abs(matrix) @ np.abs(h)).max()
     if not float((matrix @ h).min()) - slack >= 1.0:
         raise NotAPrior("The precision is too near to a singular one for double precision; raise its killing.")
     return h
