@@ -153,7 +153,7 @@ def _mechanism(kind: str, ridge: float, scale: float, delta: float, rng: np.rand
 )
 def membership_never_beats_a_claim() -> Measured:
     found = random_claims(CONFIGURATIONS)
-    ratios = np.array([lower / claimed if claimed > 0 else math.inf * (lower > 0) for lower, claimed, _ in found])
+    ratios = np.array([0.0 if lower == 0.0 else lower / max(claimed, 1e-300) for lower, claimed, _ in found])
     shown = sum(lower > 0 for lower, *_ in found)
     best = {kind: max(r for r, (*_, k) in zip(ratios, found, strict=True) if k == kind) for *_, kind in found}
     words = ", ".join(f"{kind} {value:.2f}" for kind, value in best.items())
