@@ -195,13 +195,13 @@ def expected_improvement(task: Task, seed: int) -> Run:
     Raises:
         ImportError: BoTorch is not installed.
     """
-    import torch
-    from botorch.acquisition import LogExpectedImprovement
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from botorch.models.transforms import Standardize
-    from botorch.optim import optimize_acqf
-    from gpytorch.mlls import ExactMarginalLogLikelihood
+    import torch  # pyright: ignore[reportMissingImports]
+    from botorch.acquisition import LogExpectedImprovement  # pyright: ignore[reportMissingImports]
+    from botorch.fit import fit_gpytorch_mll  # pyright: ignore[reportMissingImports]
+    from botorch.models import SingleTaskGP  # pyright: ignore[reportMissingImports]
+    from botorch.models.transforms import Standardize  # pyright: ignore[reportMissingImports]
+    from botorch.optim import optimize_acqf  # pyright: ignore[reportMissingImports]
+    from gpytorch.mlls import ExactMarginalLogLikelihood  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(seed)
     low, high = task.space.bounds

@@ -140,7 +140,7 @@ def bilevel_hypergradient_exact() -> Measured:
 )
 def bilevel_back_ends_agree() -> Measured:
     import jax.numpy as jnp
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     rng = np.random.default_rng(0)
     records, x, y, v = (rng.normal(size=(40, 6)), rng.normal(size=40)), rng.normal(size=2), *rng.normal(size=(2, 6))

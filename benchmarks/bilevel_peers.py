@@ -81,15 +81,15 @@ def hypergradients() -> dict[str, Callable[[], Floats]]:
         return lambda: np.asarray(gradient(jnp.asarray(x)))
 
     with suppress(ImportError):
-        import jaxopt
-        from jaxopt.linear_solve import solve_cg
+        import jaxopt  # pyright: ignore[reportMissingImports]
+        from jaxopt.linear_solve import solve_cg  # pyright: ignore[reportMissingImports]
 
         linear = partial(solve_cg, tol=ACCURACY, maxiter=MOST)
         lbfgs = jaxopt.LBFGS(inner, tol=ACCURACY, maxiter=MOST, implicit_diff=True, implicit_diff_solve=linear)
         found["jaxopt, L-BFGS"] = compiled(lambda x: lbfgs.run(nought, x).params)
     with suppress(ImportError):
-        import lineax
-        import optimistix
+        import lineax  # pyright: ignore[reportMissingImports]
+        import optimistix  # pyright: ignore[reportMissingImports]
 
         cg = lineax.CG(rtol=ACCURACY, atol=ACCURACY)
         solver = optimistix.Newton(rtol=ACCURACY, atol=ACCURACY, linear_solver=cg)
@@ -109,8 +109,8 @@ def hypergradients() -> dict[str, Callable[[], Floats]]:
 
 def _torchopt() -> Callable[[], Floats]:
     """torchopt differentiates; the inner solver is torch's L-BFGS."""
-    import torch
-    import torchopt as library
+    import torch  # pyright: ignore[reportMissingImports]
+    import torchopt as library  # pyright: ignore[reportMissingImports]
 
     torchopt: Any = library
 

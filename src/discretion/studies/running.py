@@ -106,15 +106,15 @@ def backend(name: str, address: str | None = None) -> Iterator[None]:
         raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {name!r}.")
     if name == "dask":
         try:
-            from distributed import Client
+            from distributed import Client  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise ImportError("the dask backend needs: pip install 'dask[distributed]'") from None
         with Client(address) if address else Client(processes=True, dashboard_address=None), parallel_config("dask"):
             yield
     elif name == "ray":
         try:
-            import ray
-            from ray.util.joblib import register_ray
+            import ray  # pyright: ignore[reportMissingImports]
+            from ray.util.joblib import register_ray  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise ImportError("the ray backend needs: pip install ray") from None
         ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False)

@@ -105,7 +105,7 @@ class TorchBackend(Transforms):
 
 def _torch() -> Any:
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError("TorchBackend needs torch: pip install 'discretion[torch]'.") from None
     return torch
