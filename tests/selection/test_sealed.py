@@ -358,3 +358,21 @@ def test_a_law_is_kept_in_a_search_of_shape_next_to_zero():
     assert replace(search, law=NegativeBinomial(0.0, 0.5)).privacy_loss(20).epsilon(1e-6) == search.privacy_loss(
         20
     ).epsilon(1e-6)
+
+
+class WithSeed(Keeps):
+    def __init__(self, seed=None):
+        self.seed = seed
+
+
+@pytest.mark.parametrize("estimator", [Keeps(np.random.SeedSequence(7)), WithSeed(7)])
+def test_a_seed_is_refused_by_whatever_name(estimator):
+    with pytest.raises(ValueError, match=r"source of noise|estimator__seed is set"):
+        EstimatorMechanism(Declared(estimator, LOSS), {}, Neighbours.REPLACE)
+
+
+def test_a_generator_of_torch_neither_enters_nor_leaves():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="source of noise"):
+        EstimatorMechanism(Declared(Keeps(torch.Generator().manual_seed(7)), LOSS), {}, Neighbours.REPLACE)
+    assert opened(sealed([torch.Generator(), 1])[0], None) == [None, 1]

@@ -28,7 +28,7 @@ from discretion.gp import Ball
 from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = ["ClippedBilevel", "ClippedRelease"]
 
@@ -191,7 +191,7 @@ class ClippedBilevel:
         return total / (least * (self.account.sample_rate or 1.0))
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> ClippedRelease:
         """The run. Called by the ledger after the loss is reserved."""
         problem, account = self.problem, self.account

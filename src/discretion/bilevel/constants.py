@@ -61,7 +61,7 @@ class Constants:
         single: whether the difference constants are bounds of one term, as `single_terms` makes them.
 
     Raises:
-        ValueError: a constant that is negative or NaN, or mu_g that is not positive.
+        ValueError: a constant that is negative or NaN, or mu_g that is not positive, not finite or above b_gyy.
     """
 
     L_fx: float | None = None
@@ -99,6 +99,10 @@ class Constants:
                 least = "positive" if name == "mu_g" else "at least 0"
                 raise ValueError(f"The constant {name} must be {least}, not {value!r}.")
             object.__setattr__(self, name, number)
+        if self.mu_g is not None and not self.mu_g < math.inf:
+            raise ValueError("The constant mu_g must be finite.")
+        if self.mu_g is not None and self.b_gyy is not None and self.mu_g > self.b_gyy * (1.0 + 1e-9):
+            raise ValueError("mu_g and b_gyy contradict each other: the least curvature exceeds the largest.")
         for name in ("inner_unconstrained", "smooth", "single"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False.")

@@ -42,7 +42,7 @@ from discretion.privacy import (
     largest,
 )
 from discretion.privacy.frames import cleared
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = ["ContinuousChoice", "ConvexExponential", "RegularisedExponential", "inexact_gaussian", "tie_dimension"]
 
@@ -238,7 +238,7 @@ class _Convex:
         return self.problem.counts.total if self.n_is_public else None
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> ContinuousChoice:
         """The choice. Called by the ledger after the loss is reserved.
 
@@ -264,7 +264,7 @@ class _Convex:
             ),
             declared=(
                 *(() if fact else ("The outer objective is convex for every data set that could be held.",)),
-                *(() if self.problem.verified else ("The constants hold for every record that could be held.",)),
+                *self.problem.declarations,
             ),
         )
         return ContinuousChoice(certificate, x, self.report())

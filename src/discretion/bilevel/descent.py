@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,7 +41,7 @@ from discretion.privacy import (
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = [
     "Descent",
@@ -55,7 +55,12 @@ Floats = NDArray[np.float64]
 _SOLVERS: dict[str, InnerSolver] = {"newton": newton, "lbfgs": lbfgs, "gd": gradient_descent}
 _ROUNDING = 1e-6  # of the sensitivity: sums and products of double precision in a hypergradient
 _MOST_STEPS = 1000
+_MOST_RATIO = 2.0**40  # of gradient and noise: the rounding of their sum is then at most 2^-12 of the noise
 
+TOO_LONG = (
+    "A gradient is so long that double precision would absorb its noise. Nothing is released; that this happened is an "
+    "output that no guarantee covers."
+)
 LIMITS = (
     "Every iterate and every noisy hypergradient is public; the inner solution is not released.",
     "Run time depends on the records; so would a refusal because an inner solver did not reach its accuracy.",
@@ -110,7 +115,7 @@ class Descent:
     linear : {"cg", "neumann", "dense"}, optional
         By default "cg" for problems given by losses, "dense" for families, which have their Hessian.
     inner_domain : Box or Ball, optional
-        Y, on which the constants hold, containing every y(x); None if they hold everywhere or the problem knows Y.
+        Y, on which the constants hold, containing every y(x); the problem's own by default.
     accuracy : float
         Share of 2K/n that the errors of inner solution and linear solve may add, each: C alpha = l tau = accuracy 2K/n.
     contraction : float
@@ -169,7 +174,9 @@ class Descent:
             raise ValueError(f"rate must be a positive finite number; got {self.rate!r}.")
         if self.first.shape != (domain.dimension,) or not domain.contains(self.first[None])[0]:
             raise ValueError("start must be a point of the outer domain.")
-        _ = self.budgets, self.step(self.first)
+        most = self.step(self.first).sensitivity / max(float(np.min(self.budgets)), 1e-300)
+        if not most < 1e100:
+            raise ValueError("A step has next to no budget, so that its noise is beyond all bounds: raise mu.")
 
     # --- public
 
@@ -263,13 +270,26 @@ class Descent:
             "steps": len(self.budgets),
             "rate": self.eta,
             "start": self.first.tolist(),
-            "solver": "own" if self.solver is None else str(getattr(self.solver, "__name__", self.solver)),
+            "solver": self._solver_name,
             "linear": self.linear,
             "inner_domain": None if self.inner_domain is None else repr(self.inner_domain),
             "accuracy": self.accuracy,
             "contraction": self.contraction,
             "output": self.output,
         }
+
+    @property
+    def _declarations(self) -> tuple[str, ...]:
+        if self.inner_domain is None or not isinstance(self.problem, Problem):
+            return self.problem.declarations
+        return replace(self.problem, inner_domain=self.inner_domain).declarations
+
+    @property
+    def _solver_name(self) -> str:
+        """A public name: that of a callable from outside is not told."""
+        if self.solver is None:
+            return "own"
+        return next((name for name, each in _SOLVERS.items() if self.solver in (name, each)), "user")
 
     def report(self) -> DescentReport:
         """What the run rests on, before any record is read."""
@@ -313,7 +333,7 @@ class Descent:
         return self.problem.counts.total if self.n_is_public else None
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> DescentRelease:
         """The run. Called by the ledger after the loss is reserved.
 
@@ -326,6 +346,8 @@ class Descent:
             step = self.step(x)
             gradient, y = self._gradient(x, y, held, step)
             sigma = step.sensitivity / float(mu)
+            if not np.linalg.norm(gradient) < _MOST_RATIO * sigma:
+                raise PublicError(TOO_LONG)
             noisy = gradient + sigma * randomness.standard_normal(x.shape)
             gradients.append(to_lattice(noisy, lattice_spacing(sigma)))
             noise.append(sigma)
@@ -348,7 +370,7 @@ class Descent:
             ),
             declared=(
                 "Domain, start, steps and numbers of records were not chosen by looking at these records.",
-                *(() if known else ("The constants hold for every record that could be held.",)),
+                *self._declarations,
             ),
             limits=LIMITS,
         )

@@ -162,7 +162,8 @@ class RidgeCV(RegressorMixin, _Tuned):
     release_model : bool
         Whether the model is released; without it all of epsilon pays for the penalty.
     validation_share : float
-        Share of the records by which lambda is chosen.
+        Share of the records by which lambda is chosen, told by position: the order of the records must not depend on
+        them (a table kept sorted is to be shuffled first).
     fit_intercept : bool
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read.

@@ -39,7 +39,7 @@ from discretion.privacy import (
     SystemRandomness,
 )
 from discretion.privacy.frames import cleared
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = [
     "Choice",
@@ -119,7 +119,8 @@ class ExponentialMechanism:
         Loss difference between points expected beforehand, from public knowledge, for the report; by default what the
         constants bound.
     offsets : array (N,), optional
-        Public amounts added to the loss of each point, such as what the noise of a later release will cost there.
+        Public amounts added to the loss of each point, such as what the noise of a later release will cost there;
+        refused where double precision could not hold value and offset together.
     delta : float
         At which the certificate states epsilon.
     sampler : callable, optional
@@ -171,7 +172,12 @@ class ExponentialMechanism:
             object.__setattr__(self, "offsets", offsets)
         if len(self.points) < 2:
             raise ValueError("There is one point only: nothing is to be chosen, and nothing need be spent.")
-        _ = self.plan
+        errors = self.plan.errors
+        if self.offsets is not None and np.spacing(np.abs(self.offsets).max()) > 1e-3 * errors.min():
+            raise Refused(
+                "The offsets are so large that adding them would round the values by more than their accuracy: "
+                "subtract a constant from all, or keep points out that cost that much."
+            )
 
     # --- public
 
@@ -353,7 +359,7 @@ class ExponentialMechanism:
         return self.problem.counts.total if self.n_is_public else None
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> Choice:
         """The choice. Called by the ledger after the loss is reserved.
 
@@ -378,7 +384,7 @@ class ExponentialMechanism:
             ),
             declared=(
                 "The points, the domain and the numbers of records were not chosen by looking at these records.",
-                *(() if self.problem.verified else ("The constants hold for every record that could be held.",)),
+                *self.problem.declarations,
             ),
         )
         return Choice(certificate, self.points[place], place, self.report())
@@ -390,6 +396,7 @@ class ExponentialMechanism:
         return self.scores(values if self.offsets is None else values + self.offsets)
 
     @cleared
+    @silent()
     def sample_uncertified(self, records: Any, randomness: Randomness) -> Floats:
         """NOT PRIVATE as far as anybody has proved: a draw by `sampler`, for research. No release, no certificate."""
         sampler = choose if self.sampler is None else self.sampler

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from discretion.bilevel.constants import Constants, MissingConstant
 from discretion.bilevel.problem import BilevelProblem, InnerNotCertified, InnerSolver, Problem
 from discretion.gp import Ball, Box
 
@@ -22,6 +23,8 @@ __all__ = ["LinearSolver", "certified_inner", "hypergradient", "implicit_gradien
 
 Floats = NDArray[np.float64]
 LinearSolver = Literal["cg", "neumann", "dense"]
+
+_MOST_STEPS = 20_000
 
 
 def certified_inner(
@@ -42,11 +45,13 @@ def certified_inner(
         records: ingested.
         start: where to begin; its choice has no influence on the guarantee.
         solver: in place of the problem's own.
-        within: Y. A problem that knows a bound `reach(x)` of |y(x)| needs none; else None is the whole space.
+        within: Y, in place of the problem's own `inner_domain`. A problem that knows a bound `reach(x)` of |y(x)| needs
+            none; else None is the whole space.
 
     Raises:
-        InnerNotCertified: the solver did not get there.
+        InnerNotCertified: neither the solver got there nor, within Y, projected gradient descent from a public point.
     """
+    within = problem.inner_domain if within is None else within
     rounding = problem.least_tolerance(x)
     own = solver is None and getattr(problem, "solver", None) is None
 
@@ -56,17 +61,27 @@ def certified_inner(
         else:
             begin = _start(problem, x, records) if start is None else start
             found = solver(problem, x, records, goal, begin)
-        y = _projected(problem, x, np.asarray(found.y, dtype=np.float64), within)
+        answer = np.asarray(found.y, dtype=np.float64)
+        if start is not None and answer.shape != start.shape:
+            raise InnerNotCertified("The inner solver returned a vector of another shape than its start has.")
+        if not np.isfinite(answer).all():
+            return answer, math.inf
+        y = _projected(problem, x, answer, within)
         if y is found.y and own:
             return y, found.gradient_norm + rounding
         return y, float(np.linalg.norm(problem.inner_gradient(x, y, records))) + rounding
 
     goal = tolerance - rounding
+    if start is None and isinstance(problem, Problem):
+        start = problem.y_init
     y, length = attempt(goal, start)
-    if not length <= tolerance:
-        # The projection moves y by at most |grad| / mu_g, and so the gradient by at most kappa |grad|.
-        c = problem.constants(x)
-        y, length = attempt(0.5 * goal / (1.0 + (c.b_gyy or c.get("mu_g")) / c.get("mu_g")), y)
+    if not length <= tolerance and (c := _known(problem, x)) is not None:
+        if np.isfinite(y).all():
+            # The projection moves y by at most |grad| / mu_g, and so the gradient by at most kappa |grad|.
+            y, length = attempt(0.5 * goal / (1.0 + (c.b_gyy or c.get("mu_g")) / c.get("mu_g")), y)
+        if not length <= tolerance and within is not None and c.b_gyy is not None:
+            y, length = _within(problem, x, records, goal, within)
+            length += rounding
     if not length <= tolerance:
         raise InnerNotCertified(
             "The inner solver did not reach the gradient norm that the guarantee needs. Either the constants are wrong "
@@ -153,6 +168,44 @@ def _start(problem: BilevelProblem, x: Floats, records: Any) -> Floats:
     if isinstance(problem, Problem):
         return problem.y_init
     return problem.solve(x, records, math.inf).y
+
+
+def _known(problem: BilevelProblem, x: Floats) -> Constants | None:
+    """The constants at x, or None where they do not say how convex the inner loss is."""
+    try:
+        c = problem.constants(x)
+    except MissingConstant:
+        return None
+    return c if c.mu_g is not None else None
+
+
+def _within(
+    problem: BilevelProblem, x: Floats, records: Any, tolerance: float, within: Box | Ball
+) -> tuple[Floats, float]:
+    """y in Y and the length of the gradient there, by projected gradient descent from a public point of Y.
+
+    G is strongly convex and b_gyy-smooth on Y, so that every step 1/b_gyy divides the distance to y(x), which Y
+    contains, by at least (1 - mu_g/b_gyy)^(-1/2), whatever G is elsewhere.
+    """
+    c = problem.constants(x)
+    mu, b = c.get("mu_g"), c.get("b_gyy")
+    if isinstance(within, Ball):
+        y = np.array(within.center, dtype=np.float64)
+    else:
+        y = 0.5 * np.add(within.lower, within.upper)
+    # from the diameter of Y to tolerance / b_gyy, and no more than a run can wait for
+    wanted = math.log(max(b * within.diameter() / tolerance, 1.0)) if tolerance > 0 else math.inf
+    steps = 10 + min(_MOST_STEPS, 2.0 * wanted / -math.log1p(-mu / b) if mu < b else 0.0)
+    length = math.inf
+    for _ in range(math.ceil(steps)):
+        gradient = problem.inner_gradient(x, y, records)
+        length = float(np.linalg.norm(gradient))
+        if not length > tolerance:
+            break
+        y = within.clamp((y - gradient / b)[None])[0]
+    else:
+        length = float(np.linalg.norm(problem.inner_gradient(x, y, records)))
+    return y, length
 
 
 def _projected(problem: BilevelProblem, x: Floats, y: Floats, within: Box | Ball | None) -> Floats:

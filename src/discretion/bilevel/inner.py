@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from discretion.bilevel.constants import Refused
 from discretion.bilevel.problem import BilevelProblem
 from discretion.bilevel.sensitivity import inner_shift
-from discretion.privacy import Certificate, GaussianDP, Neighbours, Randomness, Release
+from discretion.privacy import Certificate, GaussianDP, Neighbours, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = ["InnerRelease", "ReleasedSolution", "inner_noise", "perturbed"]
 
@@ -42,10 +42,12 @@ def inner_noise(problem: BilevelProblem, x: Floats, mu: float) -> tuple[float, f
     """Standard deviation of the noise, and the gradient norm to solve to: public.
 
     Raises:
-        Refused: double precision does not reach that gradient norm.
+        Refused: no record can move the solution, or there is no bound; double precision does not reach that norm.
     """
     c = problem.constants(x)
     shift = inner_shift(c, problem.counts)
+    if not 0.0 < shift < math.inf:
+        raise Refused("D_g is 0 or not finite: no noise follows from it. Without influence, solve on public records.")
     alpha = _SHARE * shift
     tolerance = c.get("mu_g") * alpha
     if tolerance < problem.least_tolerance(x):
@@ -57,6 +59,11 @@ def perturbed(problem: BilevelProblem, x: Floats, ingested: Any, mu: float, rand
     """PRIVATE records in, PUBLIC solution out."""
     noise, tolerance = inner_noise(problem, x, mu)
     y = problem.certified(x, ingested, tolerance)
+    if not np.linalg.norm(y) < 2.0**40 * noise:
+        raise PublicError(
+            "The solution is so long that double precision would absorb its noise. Nothing is released; that this "
+            "happened is an output that no guarantee covers."
+        )
     return to_lattice(y + noise * randomness.standard_normal(y.shape), lattice_spacing(noise))
 
 
@@ -122,7 +129,7 @@ class InnerRelease:
         return self.problem.counts.total if self.n_is_public else None
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> ReleasedSolution:
         """The noisy solution. Called by the ledger after the loss is reserved."""
         y = perturbed(self.problem, self.x, self.problem.ingest(records), self.mu, randomness)
@@ -137,7 +144,7 @@ class InnerRelease:
             enforced=("The inner solution has the gradient norm that its error bound needs.",),
             declared=(
                 "x is public, or a release that was paid for.",
-                *(() if self.problem.verified else ("The constants hold for every record that could be held.",)),
+                *self.problem.declarations,
             ),
         )
         return ReleasedSolution(certificate, y, self.noise)

@@ -50,7 +50,11 @@ class Table:
 
     @classmethod
     def split(cls, features: Any, labels: Any, training: Any) -> SplitRecords:
-        """Training records where the public mask (n,) is true, validation records elsewhere."""
+        """Training records where the public mask (n,) is true, validation records elsewhere.
+
+        The mask goes by position, so the order of the records must not depend on them: in a table kept sorted by a
+        private column one replaced record moves others to the other part. Shuffle such a table first.
+        """
         X, b, mask = np.asarray(features), np.asarray(labels), np.asarray(training, dtype=bool)
         return SplitRecords(cls(X[mask], b[mask]), cls(X[~mask], b[~mask]))
 

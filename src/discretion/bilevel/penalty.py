@@ -25,7 +25,7 @@ from discretion.gp import Ball
 from discretion.privacy import Certificate, GaussianDP, Neighbours, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = ["PenaltyDescent", "PenaltyRelease"]
 
@@ -143,7 +143,7 @@ class PenaltyDescent:
         return self.problem.counts.total if self.n_is_public else None
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> PenaltyRelease:
         """The run. Called by the ledger after the loss is reserved."""
         problem, p = self.problem, self.weight
@@ -161,6 +161,7 @@ class PenaltyDescent:
         def slope(at: Floats, share: float) -> Floats:
             """Noisy grad_y of G + share F."""
             mean = self._mean(
+                len(y),
                 held,
                 lambda Z: derivatives.inner_first(x, at, Z)[:, d_x:],
                 lambda Z: share * derivatives.outer_first(x, at, Z)[:, d_x:] if share else 0.0,
@@ -182,7 +183,7 @@ class PenaltyDescent:
             def own(Z: Any, x: Floats = x, z: Floats = z) -> Floats:
                 return derivatives.outer_first(x, z, Z)[:, :d_x]
 
-            q = noisy(self._mean(held, difference, own, self.clip), outer_noise)
+            q = noisy(self._mean(d_x, held, difference, own, self.clip), outer_noise)
             q = q + p * (derivatives.regulariser_first(x, z) - derivatives.regulariser_first(x, y))[:d_x]
             released.append(q)
             x = domain.clamp((x - self.rate * q)[None])[0]
@@ -204,18 +205,19 @@ class PenaltyDescent:
         out = public_output(self.output, np.array(path), np.array(released), randomness)
         return PenaltyRelease(certificate, out, np.array(path), np.array(released), y, z)
 
-    def _mean(self, held: Any, inner: Any, outer: Any, clip: float) -> Floats:
-        """PRIVATE. Mean of clipped rows: of inner + outer, or in the split layout of each over its own records."""
+    def _mean(self, d: int, held: Any, inner: Any, outer: Any, clip: float) -> Floats:
+        """PRIVATE. Mean (d,) of clipped rows: of inner + outer, or in the split layout of each over its own records."""
         counts = self.problem.counts
         to: Any = self.problem.backend
         if isinstance(held, SplitRecords):
             parts = ((held.training, counts.training, inner), (held.validation, counts.outer, outer))
         else:
             parts = ((held, counts.training, lambda Z: inner(Z) + outer(Z)),)
-        total: Any = 0.0
+        total = np.zeros(d)
         for part, n, rows_of in parts:
             for at in range(0, to.count(part), _BLOCK):
                 rows = rows_of(to.some(part, slice(at, at + _BLOCK)))
                 if np.ndim(rows) == 2:
                     total = total + clipped_sum(rows, clip, np.ones(len(rows)), n) / n
-        return np.asarray(total)
+        assert total.shape == (d,)  # each coordinate has noise of its own
+        return total

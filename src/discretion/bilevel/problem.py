@@ -198,12 +198,15 @@ class BilevelProblem(ABC):
         layout: which records enter which loss.
         counts: public numbers of records; under add/remove, public bounds of them and the fixed denominators.
         neighbours: replace, or add-remove.
+        inner_domain: Y, public, on which the constants hold and which contains every inner solution; None where the
+            inner loss is strongly convex, with mu_g, at every y.
     """
 
     x_domain: Domain
     layout: Layout
     counts: Counts
     neighbours: Neighbours
+    inner_domain: Box | Ball | None = None
 
     # --- public
 
@@ -223,6 +226,21 @@ class BilevelProblem(ABC):
     def verified(self) -> bool:
         """Whether the constants are facts that clipping at ingestion makes true, and no declaration."""
         return False
+
+    @property
+    def declarations(self) -> tuple[str, ...]:
+        """What somebody answers for, in the words of a certificate."""
+        everywhere = "The inner loss is strongly convex, with mu_g, at every y."
+        within = "The inner domain contains the inner solution of every data set, and the constants hold on it."
+        return (
+            *(() if self.verified else ("The constants hold for every record that could be held.",)),
+            *(() if self.verified else (everywhere if self.inner_domain is None else within,)),
+            *(
+                ("Which part a record is in does not depend on the records, nor does their order where it decides.",)
+                if self.layout is Layout.SPLIT
+                else ()
+            ),
+        )
 
     @property
     def convex(self) -> bool:
@@ -273,11 +291,18 @@ class BilevelProblem(ABC):
         """(grad^2_xy G) v, (d_x,)."""
 
     def certified(self, x: Floats, records: Any, tolerance: float, start: Floats | None = None) -> Floats:
-        """The y of `solve`.
+        """The y of `solve`, with a gradient of at most `tolerance`, in Y.
+
+        The families of this package certify what they compute. What any other solver says is not believed but checked:
+        `hypergradient.certified_inner`.
 
         Raises:
             InnerNotCertified: the solver did not reach the tolerance.
         """
+        if not self.verified:
+            from discretion.bilevel.hypergradient import certified_inner
+
+            return certified_inner(self, x, records, tolerance, start)
         found = self.solve(x, records, tolerance, start)
         if not found.certified:
             raise InnerNotCertified(
@@ -384,7 +409,18 @@ class Problem(BilevelProblem):
     declared_at : callable, optional
         Constants at one x, for bounds that hold point by point.
     solver : InnerSolver, optional
-        Newton's method with conjugate gradients by default.
+        Newton's method with conjugate gradients by default. One of your own is not believed: the gradient is computed
+        anew where it ends.
+    inner_domain : Box or Ball, optional
+        Y, public: contains the inner solution of every data set, and the constants hold on it. Inner solutions are
+        taken from it alone. None says that the inner loss is strongly convex, with mu_g, at EVERY y: else a solver can
+        end at a stationary point far from the inner solution, which one record chooses.
+
+    Raises
+    ------
+    ValueError
+        Counts that do not fit the layout, constants of single terms under replace, or y_init of another dimension
+        than the inner domain.
     """
 
     outer: Callable[..., Any]
@@ -399,6 +435,7 @@ class Problem(BilevelProblem):
     declared_at: Callable[[Floats], Constants] | None = None
     solver: InnerSolver | None = None
     neighbours: Neighbours = Neighbours.REPLACE
+    inner_domain: Box | Ball | None = None
 
     def __post_init__(self) -> None:
         counts = self.counts if isinstance(self.counts, Counts) else Counts(self.counts)
@@ -408,6 +445,10 @@ class Problem(BilevelProblem):
         object.__setattr__(self, "y_init", np.atleast_1d(np.asarray(self.y_init, dtype=np.float64)))
         if (self.layout is Layout.SPLIT) != (counts.validation is not None):
             raise ValueError("The split layout needs Counts(n_training, n_validation); the others one number.")
+        if self.inner_domain is not None and self.y_init.shape != (self.inner_domain.dimension,):
+            raise ValueError("inner_domain must have as many dimensions as y_init.")
+        if self.declared is not None:
+            _ = self.constants()
 
     @cached_property
     def derivatives(self) -> Derivatives:
@@ -421,7 +462,13 @@ class Problem(BilevelProblem):
             found = self.declared
         else:
             raise MissingConstant("No constants were declared for this problem: give declared=Constants(...).")
-        return found.single_terms() if self.neighbours is Neighbours.ADD_REMOVE else found
+        if self.neighbours is Neighbours.ADD_REMOVE:
+            return found.single_terms()
+        if found.single:
+            raise ValueError(
+                "Constants(single=True) are for add-remove neighbours: a replaced record changes two terms."
+            )
+        return found
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -431,6 +478,7 @@ class Problem(BilevelProblem):
             "training": self.counts.training,
             "validation": self.counts.validation,
             "neighbours": self.neighbours.value,
+            "inner_domain": None if self.inner_domain is None else repr(self.inner_domain),
         }
 
     def ingest(self, records: Any) -> Any:

@@ -25,7 +25,7 @@ from discretion.gp import Ball, Box
 from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = ["AdaptiveClip", "SeparableDescent", "SeparableRelease"]
 
@@ -201,7 +201,7 @@ class SeparableDescent:
         return self.records if self.n_is_public else None
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> SeparableRelease:
         """The run. Called by the ledger after the loss is reserved."""
         n, account, adaptive = self.count(records), self.account, self.adaptive_clip

@@ -3,6 +3,9 @@
 The records are parted by position into training and validation records; the penalty is chosen by the exponential
 mechanism, by their loss and by what the noise of the model will cost, which is public; the model is then fitted to all
 records at the chosen penalty and released with noise. One certificate holds both prices.
+
+The order of the records must not depend on them: in a sorted table one replaced record moves others to the other part.
+Shuffle such a table first.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from discretion.bilevel.problem import SplitRecords, default_grid
 from discretion.bilevel.report import Report
 from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = ["TunedModel", "TunedRelease"]
 
@@ -179,7 +182,7 @@ class TunedModel:
         return self.records
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Table, randomness: Randomness) -> TunedRelease:
         """The penalty and the model. Called by the ledger after the loss is reserved."""
         split, joined = self._parts(records)
@@ -199,6 +202,9 @@ class TunedModel:
                 "Responses are clipped to their range, or mapped to one of two labels, one by one.",
                 "Which records choose the penalty depends on their positions alone.",
                 "Every inner solution has the gradient norm that its error bound needs.",
+            ),
+            declared=(
+                "The order of the records does not depend on them: in a sorted table one record moves all the others.",
             ),
             limits=() if self.mu is None else ("The model's last bits: the proof is for exact Gaussian noise.",),
         )

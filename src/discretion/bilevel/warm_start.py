@@ -26,7 +26,7 @@ from discretion.privacy import (
     largest,
 )
 from discretion.privacy.frames import cleared
-from discretion.privacy.quiet import quiet
+from discretion.privacy.quiet import silent
 
 __all__ = ["WarmStart", "warm_start"]
 
@@ -78,7 +78,7 @@ class WarmStart:
         return self.choice.check(records)
 
     @cleared
-    @quiet()
+    @silent()
     def run(self, records: Any, randomness: Randomness) -> DescentRelease:
         """The path, which begins at the chosen point. Called by the ledger after the loss is reserved."""
         first = self.choice.run(records, randomness)

@@ -67,6 +67,7 @@ def cost_exponential(
         result: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "epsilon_at_delta": loss.epsilon(delta)}
         if family is None:
             bound = range_bound(_declared(constant, neighbours), Counts(training, validation), _wanted(diameter))
+            _usable(bound)
             result |= {"range": bound.value, "parts": bound.parts, "k": epsilon / bound.value}
             lines = [f"Delta = {bound.value:.4g} ({_listed(bound)}); k = epsilon / Delta = {result['k']:.4g}."]
         else:
@@ -107,6 +108,8 @@ def cost_hypergradient(
     with plain_errors():
         if (mu is None) == (epsilon is None):
             raise ValueError("Give --mu, or --epsilon to have the mu that it pays for at --delta; not both.")
+        if mu is not None and not 0 < mu < math.inf:
+            raise ValueError(f"--mu must be a positive finite number; got {mu:g}.")
         if steps < 1:
             raise ValueError("--steps must be at least 1.")
         if family is None:
@@ -116,6 +119,7 @@ def cost_hypergradient(
             problem = _problem(family, training, validation, ends, 2, feature_bound, label_bound, neighbours)
             c, counts = problem.constants(np.array([math.log(penalty)])), problem.counts
         bound = hypergradient_sensitivity(c, counts)
+        _usable(bound)
         spent = gaussian_mu(epsilon, delta) if mu is None and epsilon is not None else float(mu or 0.0)
         loss = GaussianDP(spent, neighbours=neighbours)
         noise = 1.01 * bound.value * math.sqrt(steps) / spent
@@ -169,13 +173,24 @@ def _declared(given: list[str] | None, neighbours: Neighbours) -> Constants:
             raise ValueError(f"{each!r} is not NAME=VALUE of a constant; there are {', '.join(known)}.")
         numbers[name] = value.lower() == "true" if value.lower() in ("true", "false") else float(value)
     found = Constants(**numbers)
+    if found.single and neighbours is not Neighbours.ADD_REMOVE:
+        raise ValueError("single=true is for add-remove neighbours: a replaced record changes two terms.")
     return found.single_terms() if neighbours is Neighbours.ADD_REMOVE else found
 
 
 def _wanted(diameter: float | None) -> float:
     if diameter is None:
         raise ValueError("Give --diameter of the outer domain with constants.")
+    if not 0 < diameter < math.inf:
+        raise ValueError(f"--diameter must be a positive finite number; got {diameter:g}.")
     return diameter
+
+
+def _usable(bound: Bound) -> None:
+    if bound.value == 0.0:
+        raise ValueError("By these constants no record can change anything: there is nothing to pay for.")
+    if not math.isfinite(bound.value):
+        raise ValueError("No finite sensitivity follows from these constants.")
 
 
 def _listed(bound: Bound) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,9 @@ except ImportError:  # where there is none, nothing keeps two processes from run
     fcntl = None
 
 __all__ = ["Transcript"]
+
+_BEGUN = re.compile(rb"[0-9a-f]{0,64}|[0-9a-f]{64} (\{.*)?", re.DOTALL)
+"""What a crash can leave of a line."""
 
 
 class Transcript:
@@ -134,4 +138,6 @@ class Transcript:
             self.lines.append(json.loads(body))
             self.digests.append(digest)
         if torn:
+            if not _BEGUN.fullmatch(torn):
+                raise RunError(f"{self.path} is no file of a run, or damaged. Bring back a copy, or begin anew.")
             os.ftruncate(self._file, len(data) - len(torn))

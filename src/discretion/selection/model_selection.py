@@ -48,6 +48,10 @@ class NothingChosen(ValueError):
     """The search ended without a winner, which is one of its outcomes: see `is_default_` and `outcome_`."""
 
 
+_SEEDS = ("random_state", "seed")
+"""How names of parameters end that would give all runs the same noise."""
+
+
 @dataclass(frozen=True, eq=False)
 class EstimatorMechanism:
     """One fit of an estimator with a declared loss, as a candidate of a search.
@@ -80,7 +84,7 @@ class EstimatorMechanism:
                 f"{self.name} can't be pickled, so it could neither win nor run in another process. Functions among "
                 "its parameters must be defined at the top of a module."
             ) from None
-        seeded = [k for k, v in self.estimator.get_params().items() if k.endswith("random_state") and v is not None]
+        seeded = [k for k, v in self.estimator.get_params().items() if k.endswith(_SEEDS) and v is not None]
         if seeded:
             raise ValueError(
                 f"{', '.join(seeded)} is set: whoever knows it can take the noise away, and all runs would share it. "

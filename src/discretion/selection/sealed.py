@@ -18,7 +18,13 @@ from discretion.privacy import Certificate, Ledger
 __all__ = ["found_in", "opened", "sealed"]
 
 _CERTIFICATE, _NOTHING = "certificate", "nothing"
-_GENERATORS = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
+_GENERATORS = (
+    np.random.Generator,
+    np.random.BitGenerator,
+    np.random.SeedSequence,
+    np.random.RandomState,
+    random.Random,
+)
 
 
 def sealed(value: Any) -> tuple[bytes, bool]:
@@ -70,7 +76,11 @@ def found_in(value: Any) -> list[str]:
 
 def _is_source(part: Any) -> bool:
     kind = type(part)
-    return isinstance(part, _GENERATORS) or all(hasattr(kind, name) for name in ("bookable", "words", "fresh_id"))
+    if isinstance(part, _GENERATORS) or (kind.__module__.partition(".")[0], kind.__name__) == ("torch", "Generator"):
+        return True
+    own = getattr(part, "__dict__", None)
+    held = own if isinstance(own, dict) else {}
+    return all(name in held or hasattr(kind, name) for name in ("bookable", "words", "fresh_id"))
 
 
 def _attribute(part: Any, name: str) -> Any:

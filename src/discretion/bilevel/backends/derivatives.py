@@ -129,11 +129,14 @@ class LossDerivatives:
     def __init__(self, to: Transforms, outer: Loss, inner: Loss, inner_reg: Loss | None, counts: Counts) -> None:
         f, g, reg = to.flat(outer), to.flat(inner), None if inner_reg is None else to.flat(inner_reg)
 
+        def total(loss: Loss, x: Any, y: Any, Z: Any) -> Any:
+            return to.each(loss)(x, y, Z).sum() if to.count(Z) else 0.0 * (x.sum() + y.sum())
+
         def F(x: Any, y: Any, Z: Any) -> Any:
-            return to.each(f)(x, y, Z).sum() / counts.outer
+            return total(f, x, y, Z) / counts.outer
 
         def G(x: Any, y: Any, Z: Any) -> Any:
-            mean = to.each(g)(x, y, Z).sum() / counts.training
+            mean = total(g, x, y, Z) / counts.training
             return mean if reg is None else mean + reg(x, y)
 
         def slope(x: Any, y: Any, Z: Any) -> Any:
@@ -323,7 +326,7 @@ def separable_gradients(
         return to.grad(f, 0)(x, y, z) - to.vjp(lambda x: slope(x, y, z), x, v)
 
     rows = to.compiled(to.each(one))
-    return lambda x, records: rows(x, start, to.place(records))
+    return lambda x, records: rows(x, start, to.place(records)) if to.count(records) else np.zeros((0, len(x)))
 
 
 def _same(vector: Any) -> Any:
