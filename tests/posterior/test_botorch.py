@@ -262,7 +262,7 @@ def test_a_released_path_is_optimised_for_nothing(tmp_path):
     release = sampler(book, ridge=3.0, scale=0.3, grid=9, kernel=RBF(0.25)).fit(X, Y).release_
     acquisition = PosteriorMean(PathFunctions(release))
     bounds = torch.tensor([[0.0, 0.0], [4.0, 4.0]], dtype=torch.float64)
-    found, value = optimize_acqf(acquisition, bounds, q=1, num_restarts=4, raw_samples=64)
+    found, value = optimize_acqf(acquisition, bounds, q=1, num_restarts=16, raw_samples=512)
     grid = release.interpolate(DOMAIN.grid((60, 60)))[0]
     assert float(value) >= grid.max() - 1e-3
     assert found.shape == (1, 2)
