@@ -299,7 +299,7 @@ def declared(**constants):
     facts |= {"b_gyy": 1.0, "r_xy": 0.0, "r_yy": 0.0, "D_g": 2.0, "D_gxy": 0.0, "D_gyy": 0.0}
     return Problem(outer=lambda x, y, z: y[0], inner=lambda x, y, z: 0.5 * jnp.sum((y - x - z) ** 2), counts=Counts(20),
                    backend=JaxBackend(), x_domain=Box((-1.0,), (1.0,)), y_init=0.0,
-                   declared=Constants(**facts | constants))  # fmt: skip
+                   declared=Constants(**facts | constants), inner_domain="everywhere")  # fmt: skip
 
 
 def test_constrained_and_clipped_problems_are_refused():

@@ -123,14 +123,15 @@ def test_conjugate_gradients_report_their_residual():
 def test_exponential_mechanism_with_declared_constants():
     # |z| <= sqrt 3, Y in a ball of radius 4: L_fy <= 6, D_g = 2 sqrt(3)/3, B_f <= 17
     c = Constants(L_fx=0.0, L_fy=6.0, mu_g=0.2, b_gxy=1.5, D_g=1.2, D_y=8.0, B_f=17.0)
-    one = problem(declared=c, n=4000)
+    one = problem(declared=c, n=4000, inner_domain="everywhere")
     mechanism = ExponentialMechanism(problem=one, epsilon=1.0, grid=Grid.of([[0.0, 0.0], [1.0, -1.0], [0.5, 0.5]]))
     choice = mechanism.run(data(4000), SystemRandomness())
     assert "answers for" in choice.report().text()
     assert any("constants hold" in words for words in choice.certificate.declared)
     with pytest.raises(MissingConstant, match="No constants"):
         ExponentialMechanism(problem=problem(), epsilon=1.0)
-    local = problem(n=4000, declared=c, declared_at=lambda x: Constants(**{**c.known(), "mu_g": 0.2 + abs(x[0])}))
+    at = {"declared_at": lambda x: Constants(**{**c.known(), "mu_g": 0.2 + abs(x[0])}), "inner_domain": "everywhere"}
+    local = problem(n=4000, declared=c, **at)
     changes = ExponentialMechanism(problem=local, epsilon=1.0, grid=mechanism.grid).plan.changes
     assert changes[0] > changes[2] > changes[1]
 
@@ -149,7 +150,7 @@ def test_counts_and_layouts():
     assert len(problem(neighbours="add-remove").ingest(data(7))) == 7
     with pytest.raises(ValueError, match="at least 1"):
         Counts(0)
-    alone = problem(layout=Layout.SEPARABLE, declared=Constants(L_fy=1.0, mu_g=1.0))
+    alone = problem(layout=Layout.SEPARABLE, declared=Constants(L_fy=1.0, mu_g=1.0), inner_domain="everywhere")
     with pytest.raises(Refused, match="of its own"):
         ExponentialMechanism(problem=alone, epsilon=1.0)
 

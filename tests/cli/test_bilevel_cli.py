@@ -65,3 +65,26 @@ def test_add_remove_pays_for_single_terms():
     )
     assert two == pytest.approx(2 * one)
     assert not math.isnan(one)
+
+
+def test_numbers_out_of_range_are_plain_errors():
+    given = [f"--constant={each}" for each in ("L_fx=0", "L_fy=1", "mu_g=1", "b_gxy=1", "D_g=0", "D_y=2")]
+    base = ["exponential", "--training", "50", "--epsilon", "1"]
+    hyper = ["hypergradient", *SPLIT, "--family", "ridge", "--steps", "3"]
+    nothing = [f"--constant={each}" for each in ("L_fx=0", "L_fy=0", "mu_g=1", "b_gxy=1", "D_g=0", "D_y=0", "B_f=0")]
+    cases = [
+        ([*base, *given, "--diameter", "-1"], "--diameter"),
+        ([*base, *given, "--diameter", "nan"], "--diameter"),
+        ([*base, *nothing, "--diameter", "2"], "nothing"),
+        ([*base, *given, "--constant=single=true", "--diameter", "2"], "add-remove"),
+        ([*hyper, "--mu", "0"], "--mu"),
+        ([*hyper, "--epsilon", "0"], "--epsilon"),
+        ([*base, "--epsilon", "inf", *given, "--diameter", "2"], "--epsilon"),
+        ([*hyper, "--mu", "nan"], "--mu"),
+        ([*hyper, "--mu", "-1"], "--mu"),
+    ]
+    for words, told in cases:
+        found = run(*words)
+        assert found.exit_code == 2, words
+        assert told in found.stderr
+        assert "Traceback" not in found.stderr

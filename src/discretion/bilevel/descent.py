@@ -63,7 +63,7 @@ TOO_LONG = (
 )
 LIMITS = (
     "Every iterate and every noisy hypergradient is public; the inner solution is not released.",
-    "Run time depends on the records; so would a refusal because an inner solver did not reach its accuracy.",
+    "Run time depends on the records; so would a refusal: an accuracy not reached, a gradient too long.",
     "Floating point: the noise is a continuous Gaussian in double precision, whose last bits a public lattice hides.",
 )
 
@@ -155,6 +155,8 @@ class Descent:
     name = "private-hypergradient-descent"
 
     def __post_init__(self) -> None:
+        if self.inner_domain is not None and isinstance(self.problem, Problem):
+            object.__setattr__(self, "problem", replace(self.problem, inner_domain=self.inner_domain))
         domain = self.problem.x_domain
         if isinstance(domain, Grid):
             raise ValueError("The domain is a finite list: use ExponentialMechanism, or give a Box or a Ball.")
@@ -279,12 +281,6 @@ class Descent:
         }
 
     @property
-    def _declarations(self) -> tuple[str, ...]:
-        if self.inner_domain is None or not isinstance(self.problem, Problem):
-            return self.problem.declarations
-        return replace(self.problem, inner_domain=self.inner_domain).declarations
-
-    @property
     def _solver_name(self) -> str:
         """A public name: that of a callable from outside is not told."""
         if self.solver is None:
@@ -370,7 +366,7 @@ class Descent:
             ),
             declared=(
                 "Domain, start, steps and numbers of records were not chosen by looking at these records.",
-                *self._declarations,
+                *self.problem.declarations,
             ),
             limits=LIMITS,
         )

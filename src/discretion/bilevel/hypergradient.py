@@ -51,7 +51,8 @@ def certified_inner(
     Raises:
         InnerNotCertified: neither the solver got there nor, within Y, projected gradient descent from a public point.
     """
-    within = problem.inner_domain if within is None else within
+    own_domain = problem.inner_domain
+    within = own_domain if within is None and isinstance(own_domain, Box | Ball) else within
     rounding = problem.least_tolerance(x)
     own = solver is None and getattr(problem, "solver", None) is None
 

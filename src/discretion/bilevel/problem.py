@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ __all__ = [
     "Derivatives",
     "Domain",
     "Grid",
+    "InnerDomain",
     "InnerNotCertified",
     "InnerSolution",
     "InnerSolver",
@@ -166,6 +167,7 @@ class Grid:
 
 
 Domain = Box | Ball | Grid
+InnerDomain = Box | Ball | Literal["everywhere"]
 
 
 def default_grid(domain: Domain) -> Floats:
@@ -198,15 +200,15 @@ class BilevelProblem(ABC):
         layout: which records enter which loss.
         counts: public numbers of records; under add/remove, public bounds of them and the fixed denominators.
         neighbours: replace, or add-remove.
-        inner_domain: Y, public, on which the constants hold and which contains every inner solution; None where the
-            inner loss is strongly convex, with mu_g, at every y.
+        inner_domain: Y, public, on which the constants hold and which contains every inner solution; "everywhere" where
+            the inner loss is strongly convex, with mu_g, at every y; None where the problem knows it or nobody said.
     """
 
     x_domain: Domain
     layout: Layout
     counts: Counts
     neighbours: Neighbours
-    inner_domain: Box | Ball | None = None
+    inner_domain: InnerDomain | None = None
 
     # --- public
 
@@ -234,7 +236,7 @@ class BilevelProblem(ABC):
         within = "The inner domain contains the inner solution of every data set, and the constants hold on it."
         return (
             *(() if self.verified else ("The constants hold for every record that could be held.",)),
-            *(() if self.verified else (everywhere if self.inner_domain is None else within,)),
+            *(() if self.verified else (within if isinstance(self.inner_domain, Box | Ball) else everywhere,)),
             *(
                 ("Which part a record is in does not depend on the records, nor does their order where it decides.",)
                 if self.layout is Layout.SPLIT
@@ -411,10 +413,11 @@ class Problem(BilevelProblem):
     solver : InnerSolver, optional
         Newton's method with conjugate gradients by default. One of your own is not believed: the gradient is computed
         anew where it ends.
-    inner_domain : Box or Ball, optional
+    inner_domain : Box, Ball or "everywhere", optional
         Y, public: contains the inner solution of every data set, and the constants hold on it. Inner solutions are
-        taken from it alone. None says that the inner loss is strongly convex, with mu_g, at EVERY y: else a solver can
-        end at a stationary point far from the inner solution, which one record chooses.
+        taken from it alone. "everywhere" says that the inner loss is strongly convex, with mu_g, at EVERY y. Where it
+        is not, a solver can end at another stationary point, and one record can decide at which. Without either there
+        are no constants, and no mechanism that rests on them.
 
     Raises
     ------
@@ -435,7 +438,7 @@ class Problem(BilevelProblem):
     declared_at: Callable[[Floats], Constants] | None = None
     solver: InnerSolver | None = None
     neighbours: Neighbours = Neighbours.REPLACE
-    inner_domain: Box | Ball | None = None
+    inner_domain: InnerDomain | None = None
 
     def __post_init__(self) -> None:
         counts = self.counts if isinstance(self.counts, Counts) else Counts(self.counts)
@@ -445,10 +448,12 @@ class Problem(BilevelProblem):
         object.__setattr__(self, "y_init", np.atleast_1d(np.asarray(self.y_init, dtype=np.float64)))
         if (self.layout is Layout.SPLIT) != (counts.validation is not None):
             raise ValueError("The split layout needs Counts(n_training, n_validation); the others one number.")
-        if self.inner_domain is not None and self.y_init.shape != (self.inner_domain.dimension,):
+        if self.inner_domain not in (None, "everywhere") and not isinstance(self.inner_domain, Box | Ball):
+            raise ValueError(f'inner_domain must be a Box, a Ball or "everywhere"; got {self.inner_domain!r}.')
+        if isinstance(self.inner_domain, Box | Ball) and self.y_init.shape != (self.inner_domain.dimension,):
             raise ValueError("inner_domain must have as many dimensions as y_init.")
         if self.declared is not None:
-            _ = self.constants()
+            _ = self._of_relation(self.declared)
 
     @cached_property
     def derivatives(self) -> Derivatives:
@@ -462,6 +467,14 @@ class Problem(BilevelProblem):
             found = self.declared
         else:
             raise MissingConstant("No constants were declared for this problem: give declared=Constants(...).")
+        if self.inner_domain is None:
+            raise MissingConstant(
+                "Say where the constants hold: inner_domain, a public Box or Ball that contains every inner solution, "
+                'or "everywhere" if the inner loss is strongly convex, with mu_g, at every y.'
+            )
+        return self._of_relation(found)
+
+    def _of_relation(self, found: Constants) -> Constants:
         if self.neighbours is Neighbours.ADD_REMOVE:
             return found.single_terms()
         if found.single:
@@ -478,7 +491,7 @@ class Problem(BilevelProblem):
             "training": self.counts.training,
             "validation": self.counts.validation,
             "neighbours": self.neighbours.value,
-            "inner_domain": None if self.inner_domain is None else repr(self.inner_domain),
+            "inner_domain": None if self.inner_domain is None else str(self.inner_domain),
         }
 
     def ingest(self, records: Any) -> Any:

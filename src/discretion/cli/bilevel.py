@@ -63,6 +63,8 @@ def cost_exponential(
     differ by the factor e.
     """
     with plain_errors():
+        if not 1e-9 < epsilon < math.inf:
+            raise ValueError(f"--epsilon must be a finite number above 1e-9; got {epsilon:g}.")
         loss = BoundedRange(epsilon, neighbours=neighbours)
         result: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "epsilon_at_delta": loss.epsilon(delta)}
         if family is None:
@@ -110,6 +112,8 @@ def cost_hypergradient(
             raise ValueError("Give --mu, or --epsilon to have the mu that it pays for at --delta; not both.")
         if mu is not None and not 0 < mu < math.inf:
             raise ValueError(f"--mu must be a positive finite number; got {mu:g}.")
+        if epsilon is not None and not 0 < epsilon < math.inf:
+            raise ValueError(f"--epsilon must be a positive finite number; got {epsilon:g}.")
         if steps < 1:
             raise ValueError("--steps must be at least 1.")
         if family is None:
