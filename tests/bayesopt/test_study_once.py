@@ -4,6 +4,7 @@ import os
 import shutil
 import threading
 import time
+from multiprocessing.pool import ThreadPool
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from discretion.bayesopt import Linear, LocalSearch, Study, StudyError, clamped_mean, minimize
 from discretion.privacy import (
     Ledger,
+    LedgerError,
     MechanismFailed,
     PublicError,
     RepeatedNoise,
     SeededRandomness,
     State,
+    Tampered,
 )
 from discretion.privacy.transcript import Transcript
 
@@ -93,6 +96,22 @@ def test_threads_draw_one_sample():
     assert len(set(found)) == 1
 
 
+def test_threads_that_make_the_chunks_may_ask():
+    study = Study(search(), n=N, randomness=SeededRandomness(0))
+    study.ask()
+
+    def tell():
+        with ThreadPool(2) as pool:
+            chunks = np.array_split(RECORDS, 3)
+            study.tell(pool.imap(lambda chunk: losses(study, chunk) + 0.0 * study.asked[0, 0], chunks))
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    teller.join(20)
+    assert not teller.is_alive()
+    assert [step.gradient is not None for step in study.steps] == [True]
+
+
 def test_a_step_may_ask_but_not_tell_from_inside():
     study = Study(search(), n=N, randomness=SeededRandomness(0))
     study.ask()
@@ -117,11 +136,13 @@ def test_a_fork_releases_nothing(tmp_path, disk):
     told = losses(study)
     pid = os.fork()
     if pid == 0:
-        try:
-            study.tell(told)
-        except StudyError:
-            os._exit(7)
-        os._exit(0)
+        refused = 0
+        for call in (study.ask, lambda: study.tell(told)):
+            try:
+                call()
+            except StudyError:
+                refused += 1
+        os._exit(7 if refused == 2 else 0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert study.tell(told).number == 0
 
@@ -209,6 +230,64 @@ def test_of_two_copies_that_are_open_one_releases(tmp_path, book):
     with pytest.raises(ValueError, match="another copy"):
         second.tell(losses(second))
     assert second.steps[0].gradient is None
+
+
+@pytest.mark.parametrize("how", ["refused", "last", "stopped"])
+def test_a_copy_that_was_overtaken_does_not_end_the_run(tmp_path, book, how):
+    steps = 2 if how == "last" else 3
+    Study(search(steps=steps), n=N, path=tmp_path / "s", ledger=book).close()
+    if how == "last":
+        with Study(search(steps=steps), n=N, path=tmp_path / "s", ledger=book) as study:
+            study.tell(losses(study))
+    shutil.copy(tmp_path / "s", tmp_path / "t")
+    first, second = (Study(search(steps=steps), n=N, path=tmp_path / name, ledger=book) for name in "st")
+    told = losses(second)
+    if how != "last":
+        first.tell(losses(first))
+    else:
+        first.ask()
+        first._file.append({"event": "moved", "step": 1, "theta": [0.0]})
+        book.step(1, first._file.digests[-1], after=first._file.digests, noise="elsewhere")
+    with pytest.raises(LedgerError, match="another copy"):
+        second.stop() if how == "stopped" else second.tell(told)
+    assert second.done
+    lost, lines = len(second.steps), len(second._file.lines)
+    calls = [second.ask, lambda: second.tell(told), second.stop, second.result, lambda: second.move_to({"x": 0.0})]
+    for call in [*calls, lambda: second.drop([0])]:
+        with pytest.raises(StudyError, match="another copy"):
+            call()
+    assert (len(second.steps), len(second._file.lines)) == (lost, lines)
+    assert [entry.state for entry in book.entries()] == [State.RESERVED]
+    release = finished(first).result()
+    assert [entry.state for entry in book.entries()] == [State.BOOKED]
+    book.verify(certificates=[release.certificate])
+
+
+def test_a_run_that_is_not_finished_is_no_tampering(tmp_path, book):
+    study = Study(search(), n=N, path=tmp_path / "s", ledger=book)
+    study.tell(losses(study))
+    with pytest.raises(LedgerError, match="not finished yet") as caught:
+        book.verify(certificates=[study.result().certificate])
+    assert not isinstance(caught.value, Tampered)
+    book.verify(certificates=[finished(study).result().certificate])
+
+
+def test_an_interrupt_while_the_ledger_commits_loses_one_step(tmp_path, book, monkeypatch):
+    step = Ledger.step
+
+    def interrupted(*arguments, **options):
+        step(*arguments, **options)
+        raise Interrupt
+
+    study = Study(search(), n=N, path=tmp_path / "s", ledger=book)
+    study.tell(losses(study))
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "step", interrupted)
+        with pytest.raises(Interrupt):
+            study.tell(losses(study))
+    finished(study)
+    assert [each.gradient is not None for each in study.steps] == [True, False, True]
+    assert [entry.state for entry in book.entries()] == [State.BOOKED]
 
 
 def test_one_stopped_is_not_gone_on_with_from_a_copy(tmp_path, book):

@@ -450,7 +450,7 @@ def test_damage_is_noticed_and_a_torn_line_cut_off(tmp_path):
         run.tell(answer(run.ask()))
         pending = run.ask()
     whole = (tmp_path / "b").read_bytes()
-    (tmp_path / "b").write_bytes(whole + b"0123456789abcdef {torn")
+    (tmp_path / "b").write_bytes(whole + 64 * b"0" + b' {"torn')
     with opened(tmp_path) as run:
         np.testing.assert_array_equal(run.ask(), pending)
     assert (tmp_path / "b").read_bytes() == whole

@@ -16,7 +16,7 @@ from discretion.gp import RBF, Box, Exponential, Matern52
 from discretion.posterior.divergence import thompson_mu, thompson_rho
 from discretion.posterior.thompson import ThompsonSampler
 from discretion.posterior.thompson_mechanism import ThompsonMechanism
-from discretion.privacy import Ledger, Neighbours, SeededRandomness, State
+from discretion.privacy import Ledger, LedgerError, Neighbours, SeededRandomness, State
 from discretion.privacy.once import RunError
 from discretion.privacy.transcript import Transcript
 
@@ -198,6 +198,48 @@ def test_of_two_copies_that_are_open_one_draws(tmp_path, book):
     with pytest.raises(ValueError, match="another copy"):
         second.ask()
     assert not drawn
+
+
+def test_a_copy_that_was_overtaken_does_not_end_the_run(tmp_path, book):
+    opened(tmp_path, ledger=book).close()
+    copied(tmp_path, "a", "c")
+    first, second = opened(tmp_path, ledger=book), opened(tmp_path, name="c", ledger=book)
+    first.tell(answer(first.ask()))
+    with pytest.raises(LedgerError, match="another copy"):
+        second.ask()
+    assert second.done
+    rounds, lines = second.rounds, len(second._public.lines)
+    for call in (second.ask, lambda: second.tell([0.0]), second.result) * 4:
+        with pytest.raises(RunError, match="another copy"):
+            call()
+    assert (second.rounds, len(second._public.lines)) == (rounds, lines)
+    assert [entry.state for entry in book.entries()] == [State.RESERVED]
+    while not first.done:
+        first.tell(answer(first.ask()))
+    assert [entry.state for entry in book.entries()] == [State.BOOKED]
+    assert np.isfinite(first.result().actions).all()
+
+
+def test_an_interrupt_while_the_ledger_commits_loses_one_round(tmp_path, book, monkeypatch):
+    """Ctrl-C arrives when the ledger has the step already."""
+    step = Ledger.step
+
+    def interrupted(*arguments, **options):
+        step(*arguments, **options)
+        raise Interrupt
+
+    run = opened(tmp_path, ledger=book)
+    run.tell(answer(run.ask()))
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "step", interrupted)
+        with pytest.raises(Interrupt):
+            run.ask()
+    while not run.done:
+        run.tell(answer(run.ask()))
+    assert np.isnan(run.actions[:, 0, 0]).tolist() == [False, True, False, False]
+    assert [entry.state for entry in book.entries()] == [State.BOOKED]
+    run.close()
+    assert opened(tmp_path, ledger=book).done
 
 
 def test_a_last_round_that_was_interrupted_may_still_be_told(tmp_path, monkeypatch, book):

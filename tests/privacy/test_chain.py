@@ -239,14 +239,34 @@ def test_certificates_pin_the_entries_that_they_name(ledger, tmp_path):
     cut = tampered(ledger, tmp_path, "DELETE FROM event WHERE number > 7")
     with pytest.raises(Tampered, match="entry 5, and the ledger has not booked it"):
         cut.verify(certificates=booked)
-    for wrong in (certificate(ledger, 2), certificate(ledger, 7), certificate(ledger, 0)):
+    for wrong in (2, 4, 7, 0):
         with pytest.raises(Tampered, match="has not booked it"):
-            ledger.verify(certificates=[wrong])
+            ledger.verify(certificates=[certificate(ledger, wrong)])
     with pytest.raises(Tampered, match="for another release"):
         ledger.verify(certificates=[replace(booked[0], ledger_entry=f"{ledger.id}#3")])
     for at in (None, "elsewhere#1"):
         with pytest.raises(LedgerError, match="this is ledger"):
             ledger.verify(certificates=[certificate(ledger, 1, at=at)])
+
+
+@pytest.mark.parametrize("entry", [-1, 0, 3, 99])
+@pytest.mark.parametrize("state", ["step", "booked", "reserved"])
+def test_an_event_moved_to_an_entry_that_is_not_there_is_found_by_whoever_lists_them(tmp_path, entry, state):
+    book = Ledger.create(tmp_path / "ledger", dataset="x", epsilon=9.0, delta=1e-5)
+    first, _ = (book.reserve(LOSSES[0], {}) for _ in range(2))
+    book.step(first, "a", after=[], noise="n1")
+    book.book(first)
+    number = {"reserved": 2, "step": 3, "booked": 4}[state]
+    moved = tampered(
+        book,
+        tmp_path,
+        "PRAGMA ignore_check_constraints = ON",
+        f"UPDATE event SET entry = {entry} WHERE number = {number}",
+    )
+    with pytest.raises(Tampered):
+        moved.entries()
+    with pytest.raises(Tampered):
+        moved.verify()
 
 
 # --- Exports

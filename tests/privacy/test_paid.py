@@ -73,25 +73,27 @@ def test_a_failed_run_is_not_taken_up(book):
 def test_steps_are_events(book):
     one, two = book.reserve(gauss(0.1), {}, noise="n0"), book.reserve(gauss(0.1), {})
     spent = book.spent()
-    book.step(one, "a", after=None, noise="n1")
-    book.step(two, "b", after=None, noise="n2")
-    book.step(one, "c", after="a", noise="n3")
+    book.step(one, "a", after=[], noise="n1")
+    book.step(two, "b", after=["header"], noise="n2")
+    book.step(one, "c", after=["header", "a", "lost"], noise="n3")
     assert [entry.step for entry in book.entries()] == ["c", "b"]
     assert [entry.state for entry in book.entries()] == [State.RESERVED] * 2
     assert book.spent() == spent
-    for after in (None, "a", "b"):
+    for after in ([], ["a"], ["b", "d"]):
         with pytest.raises(LedgerError, match="another copy"):
             book.step(one, "d", after=after, noise="n4")
+        with pytest.raises(LedgerError, match="another copy"):
+            book.book(one, after=after)
     for noise in ("n0", "n2"):
         with pytest.raises(RepeatedNoise):
-            book.step(one, "d", after="c", noise=noise)
+            book.step(one, "d", after=["c"], noise=noise)
     with pytest.raises(RepeatedNoise):
         book.reserve(gauss(0.1), {}, noise="n3")
     with pytest.raises(LedgerError, match="no entry 3"):
-        book.step(3, "d", after=None, noise="n4")
-    book.book(one)
+        book.step(3, "d", after=[], noise="n4")
+    book.book(one, after=["a", "c"])
     book.fail(two, "")
-    for entry, after in ((one, "c"), (two, "b")):
+    for entry, after in ((one, ["c"]), (two, ["b"])):
         with pytest.raises(LedgerError, match="already"):
             book.step(entry, "d", after=after, noise="n4")
     assert book.verify().events == 7
@@ -109,6 +111,12 @@ def test_of_two_copies_one_goes_on(book, tmp_path):
     first.step("n1")
     with pytest.raises(LedgerError, match="another copy"):
         second.step("n2")
+    assert (first.overtaken, second.overtaken) == (False, True)
+    with pytest.raises(RunError, match="another copy"):
+        second.go_on()
+    second.finish()
+    assert book.entries()[0].state is State.RESERVED
+    first.go_on()
     paid(book, file=files[0]).check(finished=False)
     with pytest.raises(RunError, match="older copy"):
         paid(book, file=files[1]).check(finished=False)
@@ -116,3 +124,38 @@ def test_of_two_copies_one_goes_on(book, tmp_path):
     paid(book, file=files[0]).check(finished=True)
     with pytest.raises(RunError, match="older copy"):
         paid(book, file=files[0]).check(finished=False)
+
+
+def test_an_older_copy_does_not_end_the_run(book, tmp_path):
+    files = [Transcript(tmp_path / name) for name in "ab"]
+    for file in files:
+        file.append({"begun": 0})
+    first, second = (paid(book, file=file) for file in files)
+    files[0].append({"begun": 1})
+    first.step("n1")
+    with pytest.raises(LedgerError, match="another copy"):
+        second.finish()
+    assert second.overtaken
+    assert book.entries()[0].state is State.RESERVED
+    first.finish()
+    assert book.entries()[0].state is State.BOOKED
+
+
+def test_a_step_that_the_ledger_has_may_be_interrupted(book, tmp_path, monkeypatch):
+    file = Transcript(tmp_path / "a")
+    file.append({"begun": 0})
+    run, step = paid(book, file=file), Ledger.step
+
+    def interrupted(*arguments, **options):
+        step(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "step", interrupted)
+        file.append({"begun": 1})
+        with pytest.raises(KeyboardInterrupt):
+            run.step("n1")
+    file.append({"begun": 2})
+    run.step("n2")
+    run.finish()
+    assert [(entry.step, entry.state) for entry in book.entries()] == [(file.digests[-1], State.BOOKED)]

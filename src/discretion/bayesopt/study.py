@@ -51,7 +51,8 @@ class Study:
     study.result().parameters
     ```
 
-    Threads may share one: a call waits for the one before it. A forked process may not use its parent's.
+    Threads may share one: a call waits for the one before it, but for an `ask` whose answer is there. A forked process
+    may not use its parent's.
 
     Args:
         search: the public parameters.
@@ -93,7 +94,7 @@ class Study:
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the study cannot be booked. Leave it out.")
         self._diagnostics = Diagnostics.begun(search, ledger) if unsafe_diagnostics else None
-        self._alone = Alone("study")
+        self._alone, self._process = Alone("study"), os.getpid()
         self._filter = GaussianFilter(search.mu)
         self._theta = search.space.clip(search._start())
         self._thetas, self._steps = [self._theta], []
@@ -104,6 +105,7 @@ class Study:
         self._stopped = False
         self._kept = KeptLosses(self.n, search.space.size, private)
         self._file = None if path is None else Transcript(path)
+        self._paid: Paid | None = None
         try:
             self._paid = self._open(ledger)
         except BaseException:
@@ -114,8 +116,9 @@ class Study:
 
     @property
     def done(self) -> bool:
-        """Whether all steps are spent, or the study was stopped."""
-        return self._stopped or len(self._steps) >= self.search.steps
+        """Whether all steps are spent, or the study was stopped, or went on from another copy of its file."""
+        overtaken = self._paid is not None and self._paid.overtaken
+        return overtaken or self._stopped or len(self._steps) >= self.search.steps
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -168,6 +171,8 @@ class Study:
     @alone(nested=True)
     def result(self) -> LocalSearchRelease:
         """The release: parameters, the public path and the certificate; also of a run that is not finished."""
+        if self._paid is not None:
+            self._paid.go_on()
         certificate = self.search.certificate(self.n, self.randomness)
         release = release_of(self.search, certificate, self._thetas, self._steps)
         if self._diagnostics is not None:
@@ -176,28 +181,35 @@ class Study:
 
     # --- ask and tell
 
-    @alone(nested=True)
     def ask(self) -> list[dict[str, Any]]:
         """The parameters to evaluate next: the same until losses are told. Public; possibly none, if old ones suffice.
 
         Raises:
             BudgetSpent: all steps were used.
+            StudyError: another copy of the study went on; or this is a forked process.
         """
-        self._check_open()
-        if self._plan is None:
-            self._plan = self.search.plan(
-                self.n, len(self._steps), self._theta, self._kept.old, self._clip, kernel=self._learned_kernel()
-            )
-            if not self._steps:
-                self.search.space.warn_of_coarse_integers(reach(self._plan))
-        return [self.search.space.parameters(each) for each in self._plan.new]
+        return [self.search.space.parameters(each) for each in self._next().new]
+
+    def _next(self) -> Plan:
+        """A plan that is there is handed out without waiting: threads that make the chunks of a `tell` ask for it."""
+        plan = self._plan
+        if plan is not None and os.getpid() == self._process:
+            self._check_open()
+            return plan
+        with self._alone(nested=True):
+            self._check_open()
+            if self._plan is None:
+                self._plan = self.search.plan(
+                    self.n, len(self._steps), self._theta, self._kept.old, self._clip, kernel=self._learned_kernel()
+                )
+                if not self._steps:
+                    self.search.space.warn_of_coarse_integers(reach(self._plan))
+            return self._plan
 
     @property
     def asked(self) -> Floats:
         """The scaled locations that `ask` gave, (b, d)."""
-        self.ask()
-        assert self._plan is not None
-        return self._plan.new.copy()
+        return self._next().new.copy()
 
     @cleared
     @alone(nested=True)
@@ -220,6 +232,7 @@ class Study:
 
         Never use it where a record can decide whether an evaluation fails: give NaN as the loss of that record.
         """
+        self._check_open()
         if self._plan is None:
             raise StudyError("Ask first: there is nothing to leave out.")
         kept = np.delete(self._plan.new, list(failed), axis=0)
@@ -240,7 +253,8 @@ class Study:
             StudyError: nothing was asked for, or an aggregate study.
             PublicError: losses of another shape, number or precision. Refused before anything is charged, except for
                 chunks, whose number is known only at their end.
-            LedgerError: another copy of the study went on, or the ledger could not be written; the step is lost.
+            LedgerError: another copy of the study went on, and nothing is left to do here; or the ledger could not be
+                written. The step is lost.
         """
         if self.search.aggregate:
             raise StudyError("This study sees means only: use tell_mean, or leave out largest_loss.")
@@ -318,6 +332,10 @@ class Study:
         """End the study before its steps are spent, for a public reason: a rule of `stopping`, a deadline.
 
         What may be stated stays the whole budget: when to stop was read off releases.
+
+        Raises:
+            BudgetSpent: it has ended.
+            LedgerError: another copy of the study went on, or the ledger could not be written.
         """
         self._check_open()
         self._stopped = True
@@ -345,6 +363,8 @@ class Study:
     # --- inside
 
     def _check_open(self) -> None:
+        if self._paid is not None:
+            self._paid.go_on()
         if self._stopped:
             raise BudgetSpent("The study was stopped; what was left of its budget is not used.")
         if self.done:

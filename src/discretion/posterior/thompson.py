@@ -89,6 +89,7 @@ class ThompsonSampler:
         rows = self._model.points if isinstance(self._model, CandidatePaths) else ()
         self._place = {row.tobytes(): place for place, row in enumerate(rows)}
         self._public = self._private = None
+        self._paid: Paid | None = None
         try:
             if path is not None and private is not None:
                 self._public = Transcript(path)
@@ -104,7 +105,9 @@ class ThompsonSampler:
 
     @property
     def done(self) -> bool:
-        """Whether all rounds were played and told."""
+        """Whether all rounds were played and told, or the run went on from another copy of its files."""
+        if self._paid is not None and self._paid.overtaken:
+            return True
         return len(self._played) >= self.mechanism.rounds and self._pending is None
 
     @property
@@ -127,6 +130,7 @@ class ThompsonSampler:
     @alone(nested=True)
     def result(self) -> ThompsonRelease:
         """The release: the actions and the certificate; also of a run that is not finished."""
+        self._check_newest()
         actions = np.full((self.mechanism.rounds, int(self.mechanism.batch), self.mechanism.dimension), np.nan)
         actions[: self.rounds] = self.actions
         release = ThompsonRelease(certificate=self.mechanism.certificate(self.randomness), actions=actions)
@@ -159,8 +163,10 @@ class ThompsonSampler:
         Raises:
             HorizonReached: all rounds were played.
             RunError: the history is to be told first; or this is a forked process.
-            LedgerError: another copy of the run went on, or the ledger could not be written; the round is lost.
+            LedgerError: another copy of the run went on, and nothing is left to do here; or the ledger could not be
+                written. The round is lost.
         """
+        self._check_newest()
         if self._pending is not None:
             return self._pending.copy()
         if len(self._played) >= self.mechanism.rounds:
@@ -203,6 +209,7 @@ class ThompsonSampler:
             RunError: nothing was asked for; or covariates where they are public.
             PublicError: another shape or number, or not finite. Nothing was told then.
         """
+        self._check_newest()
         actions = self._pending
         if actions is None:
             raise RunError("Nothing was asked for: a round's responses are told once, after ask().")
@@ -299,6 +306,10 @@ class ThompsonSampler:
         low, high = self.mechanism.response_range
         self._model.append(places, np.clip(responses, low, high) - float(self.mechanism.centre or 0.0))
         self._told.add(number)
+
+    def _check_newest(self) -> None:
+        if self._paid is not None:
+            self._paid.go_on()
 
     def _book(self) -> None:
         """Tell the ledger that the run is finished, once."""

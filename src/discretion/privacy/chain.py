@@ -26,6 +26,7 @@ __all__ = [
     "Intact",
     "LedgerError",
     "Opening",
+    "Overtaken",
     "State",
     "Tampered",
     "export",
@@ -46,6 +47,10 @@ class Tampered(LedgerError):
     """The ledger is not what this library wrote there: somebody edited it, cut it short, or put in an older copy."""
 
 
+class Overtaken(LedgerError):
+    """The entry went on, or ended, without the run that asks: from another copy of its file. It stays so."""
+
+
 @contextmanager
 def readable(place: str) -> Iterator[None]:
     """Whatever stands where a stored value should and can't be read is damage."""
@@ -53,7 +58,7 @@ def readable(place: str) -> Iterator[None]:
         yield
     except LedgerError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         kind = type(error).__name__
     else:
         return
@@ -241,9 +246,16 @@ def _check_certificate(
             "Verify it against the ledger that it names."
         )
     at = int(entry) if entry.isascii() and entry.isdigit() else 0
-    if not 1 <= at <= len(states) or states[at - 1] != State.BOOKED:
+    state = states[at - 1] if 1 <= at <= len(states) else None
+    about, loss = ({}, {}) if state is None else (json.loads(text) for text in reserved[at - 1])
+    # Only a run that is driven step by step gives certificates before it is booked.
+    if state == State.RESERVED and "run" in about:
+        raise LedgerError(
+            f"A certificate names entry {entry}, whose run is not finished yet. Verify it when it is. If it was "
+            "finished before, the ledger is an older copy, or was cut short."
+        )
+    if state != State.BOOKED:
         raise Tampered(f"A certificate names entry {entry}, and the ledger has not booked it. {_MEND}")
-    about, loss = (json.loads(text) for text in reserved[at - 1])
     # What a mechanism leaves to itself, and so to its run, reads None beforehand.
     chosen = {name: value for name, value in (about.get("parameters") or {}).items() if value is not None}
     claimed = {name: certificate.parameters.get(name) for name in chosen}

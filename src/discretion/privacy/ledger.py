@@ -20,7 +20,7 @@ import numpy as np
 from discretion.privacy import chain
 from discretion.privacy.budget import Budget, BudgetExceeded, Composing
 from discretion.privacy.certificate import Certificate, canonical, library_version, public_json, utc_now
-from discretion.privacy.chain import LAYOUT, STEP, Intact, LedgerError, Opening, State, Tampered, readable
+from discretion.privacy.chain import LAYOUT, STEP, Intact, LedgerError, Opening, Overtaken, State, Tampered, readable
 from discretion.privacy.failure import Failure, MechanismFailed, attempt
 from discretion.privacy.fingerprint import fingerprint
 from discretion.privacy.frames import cleared
@@ -334,35 +334,37 @@ class Ledger:
             self.journal.append(session, known, entry, State.RESERVED, description=about, loss=name, noise=noise)
         return entry
 
-    def step(self, entry: int, checksum: str, *, after: str | None, noise: str) -> None:
+    def step(self, entry: int, checksum: str, *, after: list[str], noise: str) -> None:
         """Write down that the run of `entry` takes a step, before its noise is drawn; on disk before this returns.
 
         Args:
             checksum: of the run's public file so far.
-            after: that of the step before; None for the first. Of two copies of a run one goes on.
+            after: those of its lines before; the newest step must be one of them, if there is any. So of two copies
+                of a run one goes on.
             noise: the name of the noise of the step (`noise_id`).
 
         Raises:
             RepeatedNoise: an entry or a step has that noise.
-            LedgerError: another copy of the run took the step; no such entry, or one that has ended.
+            Overtaken: another copy of the run went on, or ended it.
+            LedgerError: no such entry, or the ledger could not be written.
         """
         with self.journal.transaction(write=True, undone="The step was not taken.") as (session, known):
             self._check_noise(session, noise)
             self._check_reserved(session, entry)
-            if self.journal.last_step(session, entry) != after:
-                raise LedgerError(
-                    f"The run of entry {entry} went on from another copy of its file. Nothing was drawn here. Go on "
-                    "from that one; or begin anew."
-                )
+            self._check_newest(session, entry, after)
             self.journal.append(session, known, entry, STEP, reason=checksum, noise=noise)
 
-    def book(self, entry: int) -> None:
+    def book(self, entry: int, *, after: list[str] | None = None) -> None:
         """Write down that the release for which `entry` was reserved has been made.
 
+        Args:
+            after: of a run in a file the checksums of its lines; the newest step must be one of them, as for `step`.
+
         Raises:
-            LedgerError: no such entry, or one that has ended already.
+            Overtaken: it has ended already, or another copy of the run went on.
+            LedgerError: no such entry, or the ledger could not be written.
         """
-        self._end(entry, State.BOOKED, None)
+        self._end(entry, State.BOOKED, None, after)
 
     def fail(self, entry: int, reason: str) -> None:
         """Write down that nothing came of `entry`, and the reason, which is public. Its loss stays spent.
@@ -390,20 +392,22 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """Every entry, in the order of reservation."""
-        found: list[Entry] = []
+        found: dict[int, Entry] = {}
         with self.journal.transaction() as (session, known), readable(self.place):
             # In one pass over the events in order, which no index can stand in for.
             for event, _, _ in self.journal.events(session):
                 if event.state == STEP:
-                    found[event.entry - 1] = replace(found[event.entry - 1], step=event.reason)
+                    found[event.entry] = replace(found[event.entry], step=event.reason)
                     continue
                 state = State(event.state)
                 if state is State.RESERVED:
                     about, (loss, _) = json.loads(event.description or ""), known.counts[event.loss or ""]
-                    found.append(Entry(event.entry, state, event.who, event.created, about, loss))
+                    if event.entry != len(found) + 1:
+                        raise ValueError("entries out of order")
+                    found[event.entry] = Entry(event.entry, state, event.who, event.created, about, loss)
                 else:
-                    found[event.entry - 1] = replace(found[event.entry - 1], state=state, reason=event.reason)
-        return found
+                    found[event.entry] = replace(found[event.entry], state=state, reason=event.reason)
+        return list(found.values())
 
     def _repr_html_(self) -> str:
         from discretion.privacy import html
@@ -480,12 +484,14 @@ class Ledger:
 
     # --- Inside
 
-    def _end(self, entry: int, state: State, reason: str | None) -> None:
+    def _end(self, entry: int, state: State, reason: str | None, after: list[str] | None = None) -> None:
         with self.journal.transaction(write=True, undone="The entry stays as it was, and its loss stays spent.") as (
             session,
             known,
         ):
             self._check_reserved(session, entry)
+            if after is not None:
+                self._check_newest(session, entry, after)
             self.journal.append(session, known, entry, state, reason=reason)
 
     def _check_reserved(self, session: Session, entry: int) -> None:
@@ -493,7 +499,16 @@ class Ledger:
         if not states:
             raise LedgerError(f"The ledger has no entry {entry}. Its entries are listed by entries().")
         if len(states) > 1:
-            raise LedgerError(f"Entry {entry} is {states[-1]} already; an entry ends once.")
+            raise Overtaken(f"Entry {entry} is {states[-1]} already; an entry ends once.")
+
+    def _check_newest(self, session: Session, entry: int, lines: list[str]) -> None:
+        """Whether a file with these lines is the newest state of its run."""
+        last = self.journal.last_step(session, entry)
+        if last is not None and last not in lines:
+            raise Overtaken(
+                f"The run of entry {entry} went on from another copy of its file. Nothing was drawn here. Go on "
+                "from that one; or begin anew."
+            )
 
     def _check_noise(self, session: Session, noise: str) -> None:
         if self.journal.knows_noise(session, noise):

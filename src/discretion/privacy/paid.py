@@ -3,17 +3,20 @@ state.
 
 The entry is found by the name in the run's public file. It must say the same mechanism, parameters and n, at the same
 loss, word for word. Each step is an event of the ledger before its noise is drawn, with the checksum of the public file
-so far: of two copies of a file one goes on, and a file that was set back does not.
+so far: of two copies of a file one goes on, and a file that was set back does not. A copy that was refused once is
+refused from then on, and neither loses steps nor ends the entry of the one that goes on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from discretion.privacy.budget import Budget
 from discretion.privacy.certificate import canonical, public_json
+from discretion.privacy.chain import Overtaken
 from discretion.privacy.ledger import Entry, Ledger, State
 from discretion.privacy.loss import PrivacyLoss
 from discretion.privacy.noise import Randomness, noise_id
@@ -43,6 +46,7 @@ class Paid:
 
     Attributes:
         entry: its number.
+        overtaken: whether the ledger refused this copy of the run, for another one.
 
     Raises:
         RunError: the entry is of another run or price, or the run failed.
@@ -60,7 +64,8 @@ class Paid:
         file: Transcript | None,
     ) -> None:
         self._ledger, self._file = ledger, file
-        self._step: str | None = None
+        self._step: str | None = None  # the newest, when the run was opened
+        self.overtaken = False
         description = dict(about) | {"run": run}
         known = next((each for each in ledger.entries() if each.description.get("run") == run), None)
         if known is None:
@@ -96,6 +101,18 @@ class Paid:
                 "draw again what was drawn. Bring back the latest file; or begin anew, with another path."
             )
 
+    def go_on(self) -> None:
+        """Refuse whatever comes after a refusal by the ledger.
+
+        Raises:
+            RunError: this copy was overtaken.
+        """
+        if self.overtaken:
+            raise RunError(
+                "By its ledger the run went on, or ended, from another copy of its file, so nothing more is drawn, "
+                "booked or released here. Go on from that one; or begin anew, with another path."
+            )
+
     def step(self, noise: str) -> None:
         """Tell the ledger of a step, before its noise is drawn and after the file says so; on disk when this returns.
 
@@ -106,18 +123,34 @@ class Paid:
 
         Raises:
             RepeatedNoise: an entry or a step of the ledger had it.
-            LedgerError: another copy of the run went on, or the run has ended.
+            Overtaken: another copy of the run went on, or the run has ended.
+            LedgerError: the ledger could not be written.
         """
         if self._file is not None:
-            here = self._file.digests[-1]
-            self._ledger.step(self.entry, here, after=self._step, noise=noise)
-            self._step = here
+            # All lines, not the last step that returned: an interrupt may come when the ledger has the step already.
+            *before, here = self._file.digests
+            with self._refused():
+                self._ledger.step(self.entry, here, after=before, noise=noise)
 
     def finish(self) -> None:
-        """Tell the ledger that the run is finished, once."""
-        if self._state is State.RESERVED:
-            self._ledger.book(self.entry)
+        """Tell the ledger that the run is finished, once; nothing of a copy that was overtaken.
+
+        Raises:
+            Overtaken: another copy of the run went on, or the run has ended.
+            LedgerError: the ledger could not be written.
+        """
+        if self._state is State.RESERVED and not self.overtaken:
+            with self._refused():
+                self._ledger.book(self.entry, after=None if self._file is None else self._file.digests)
             self._state = State.BOOKED
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except Overtaken:
+            self.overtaken = True
+            raise
 
 
 def _text(public: Any) -> str:
