@@ -30,7 +30,7 @@ from discretion.privacy import (
     largest,
 )
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import numbers
+from discretion.privacy.records import check_shapes, numbers, plain_table
 
 __all__ = ["LogisticRegressionCV", "RidgeCV"]
 
@@ -128,7 +128,7 @@ class _Tuned(BaseEstimator):
             raise AttributeError(
                 "Only the penalty was released (release_model=False), so there is nothing to predict with."
             )
-        checked: Any = validate_data(self, _table(X), dtype=np.float64, reset=False)  # pyright: ignore[reportArgumentType]
+        checked: Any = validate_data(self, plain_table(X), dtype=np.float64, reset=False)  # pyright: ignore[reportArgumentType]
         return checked @ self.release_.coefficients + self.release_.intercept
 
     def __sklearn_tags__(self) -> Tags:
@@ -225,12 +225,10 @@ class RidgeCV(RegressorMixin, _Tuned):
             ValueError: bad shapes or values, before anything is charged.
             BudgetExceeded: the ledger can't pay; nothing was read.
         """
-        table: Any = _table(X)
+        table: Any = plain_table(X)
         response: Any = None if y is None else numbers(y, "y")
-        if response is not None and response.shape[:1] != table.shape[:1]:
-            raise PublicError("Found input variables with inconsistent numbers of samples: X and y must agree.")
-        if response is not None and response.ndim > 1 and response.shape[1] != 1:
-            raise PublicError(f"y should be a 1d array, got an array of shape (n, {response.shape[1]}) instead.")
+        if response is not None:
+            check_shapes(table.shape, response.shape)
         checked: Any = validate_data(
             self,
             table,
@@ -324,7 +322,7 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
             BudgetExceeded: the ledger can't pay; nothing was read.
         """
         classes = self._declared()
-        table: Any = _table(X)
+        table: Any = plain_table(X)
         checked: Any = validate_data(self, table, dtype=np.float64, ensure_min_samples=2)
         labels = np.asarray(y)
         if labels.shape != (len(checked),):
@@ -355,12 +353,3 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         tags.classifier_tags.poor_score = True  # the noise that protects the records
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _table(X: Any) -> Floats:
-    """X as float64 of two dimensions or more: scikit-learn quotes what has fewer."""
-    table = numbers(X, "X")
-    if table.ndim < 2:
-        found = "1D array" if table.ndim else "scalar array"
-        raise PublicError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
-    return table

@@ -13,11 +13,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discretion.gp import Ball, Box
-from discretion.posterior.records import Floats, Records, checked_points, numbers
+from discretion.posterior.records import Floats, Records, checked_points
 from discretion.privacy import Ledger, Mechanism, Randomness, Release, SystemRandomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
 from discretion.privacy.quiet import quiet
+from discretion.privacy.records import check_shapes, numbers, plain_table
 
 __all__ = ["PrivateEstimator"]
 
@@ -54,10 +55,10 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
 
     def _private(self, X: ArrayLike, y: ArrayLike, *, multi_output: bool = False) -> tuple[Floats, Floats]:
         """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""
-        table: Any = _table(X)
+        table: Any = plain_table(X)
         response: Any = y if y is None else numbers(y, "y")
         if y is not None:
-            _agree(table.shape, response.shape, multi_output)
+            check_shapes(table.shape, response.shape, multi_output)
         # Plain arrays also keep column names out of the fitted object: without a header they are a record.
         checked: Any = validate_data(self, table, response, dtype=np.float64, y_numeric=True, multi_output=multi_output)
         return checked[0], np.asarray(checked[1], dtype=np.float64)
@@ -65,7 +66,7 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
     def _points(self, X: ArrayLike) -> Floats:
         """Where a fitted estimator is asked, of as many columns as its records had."""
         check_is_fitted(self)
-        table: Any = _table(X)
+        table: Any = plain_table(X)
         return np.asarray(validate_data(self, table, dtype=np.float64, reset=False))
 
     @quiet()
@@ -114,20 +115,3 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
         tags.non_deterministic = self.randomness is None
         tags.regressor_tags.poor_score = True  # the noise that protects the records
         return tags
-
-
-def _agree(X: tuple[int, ...], y: tuple[int, ...], multi_output: bool) -> None:
-    """What scikit-learn says of shapes, without the number of records, which may be private."""
-    if y[:1] != X[:1]:
-        raise ValueError("Found input variables with inconsistent numbers of samples: X and y must agree.")
-    if len(y) > 1 and y[1] != 1 and not multi_output:
-        raise ValueError(f"y should be a 1d array, got an array of shape (n, {y[1]}) instead.")
-
-
-def _table(X: ArrayLike) -> Floats:
-    """X as float64 of two dimensions."""
-    table = numbers(X, "X")
-    if table.ndim < 2:
-        found = "1D array" if table.ndim else "scalar array"
-        raise ValueError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
-    return table

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 from discretion.privacy.mechanism import PublicError
 from discretion.privacy.quiet import quiet
 
-__all__ = ["check_labelled", "numbers"]
+__all__ = ["check_labelled", "check_shapes", "numbers", "plain_table"]
 
 
 def check_labelled(records: Any) -> None:
@@ -55,3 +55,20 @@ def numbers(values: Any, what: str) -> NDArray[np.float64]:
         # Outside the handler, so that the original does not hang on as __context__.
         raise problem(f"{what}: every argument must be a string or a number that converts to a real number.")
     return array
+
+
+def plain_table(X: Any) -> NDArray[np.float64]:
+    """X as float64 of two dimensions or more, as `numbers` says: scikit-learn quotes what has fewer."""
+    table = numbers(X, "X")
+    if table.ndim < 2:
+        found = "1D array" if table.ndim else "scalar array"
+        raise PublicError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
+    return table
+
+
+def check_shapes(X: tuple[int, ...], y: tuple[int, ...], multi_output: bool = False) -> None:
+    """What scikit-learn says of the shapes of X and y, without the number of records, which may be private."""
+    if y[:1] != X[:1]:
+        raise PublicError("Found input variables with inconsistent numbers of samples: X and y must agree.")
+    if len(y) > 1 and y[1] != 1 and not multi_output:
+        raise PublicError(f"y should be a 1d array, got an array of shape (n, {y[1]}) instead.")

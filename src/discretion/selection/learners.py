@@ -26,7 +26,7 @@ from discretion.privacy import (
     smallest,
 )
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import numbers
+from discretion.privacy.records import check_shapes, numbers, plain_table
 from discretion.selection.linear import (
     LabelledRecords,
     LogisticMechanism,
@@ -35,7 +35,7 @@ from discretion.selection.linear import (
     logistic_loss,
 )
 
-__all__ = ["PrivateLogisticRegression", "PrivateRidge", "plain_table"]
+__all__ = ["PrivateLogisticRegression", "PrivateRidge"]
 
 Floats = NDArray[np.float64]
 
@@ -233,10 +233,8 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
         """
         table: Any = plain_table(X)
         response: Any = None if y is None else numbers(y, "y")
-        if response is not None and response.shape[:1] != table.shape[:1]:
-            raise PublicError("Found input variables with inconsistent numbers of samples: X and y must agree.")
-        if response is not None and response.ndim > 1 and response.shape[1] != 1:
-            raise PublicError(f"y should be a 1d array, got an array of shape (n, {response.shape[1]}) instead.")
+        if response is not None:
+            check_shapes(table.shape, response.shape)
         checked: Any = validate_data(
             self,
             table,
@@ -411,12 +409,3 @@ def _least_noise(alpha: float, neighbours: Neighbours, problems: int, epsilon: f
         1e6,
         relative_tolerance=1e-6,
     )
-
-
-def plain_table(X: Any) -> Floats:
-    """X as float64 of two dimensions or more, as `numbers` says: scikit-learn quotes what has fewer."""
-    table = numbers(X, "X")
-    if table.ndim < 2:
-        found = "1D array" if table.ndim else "scalar array"
-        raise PublicError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
-    return table

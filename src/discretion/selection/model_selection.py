@@ -20,11 +20,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discretion.privacy import Ledger, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import numbers
+from discretion.privacy.records import numbers, plain_table
 from discretion.selection.beforehand import check_price, check_validation, pair_of, rehearse
 from discretion.selection.bounds import Rule
 from discretion.selection.charged import charged
-from discretion.selection.learners import plain_table
 from discretion.selection.linear import LabelledRecords
 from discretion.selection.outcome import FittedModel, Outcome, SelectionRelease
 from discretion.selection.pricing import Law
