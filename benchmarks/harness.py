@@ -15,8 +15,9 @@ AREAS = (
     "bayesopt",
     "bilevel",
     "audit",
-    "scale",
+    "speed",
     "report",
+    "package",
     "lattice",
 )
 

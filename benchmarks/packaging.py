@@ -1,0 +1,207 @@
+"""The package as a user gets it: built, installed from the wheel alone in new environments, and used.
+
+    python -m benchmarks.packaging [EXTRA ...]     # "core" is the package without extras; without words, all
+
+Each environment is made anew, outside the repository; minutes, and gigabytes for PyTorch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+CORE = """
+import json, pathlib, subprocess, sys
+import numpy as np
+import discretion
+from discretion.datasets import london_sales
+
+assert "site-packages" in discretion.__file__, discretion.__file__
+run = lambda *words: subprocess.run(
+    [sys.executable, "-m", "discretion", *map(str, words)], check=True, capture_output=True, text=True).stdout
+cost = json.loads(run("cost", "kernel-sum", "--epsilon", 1, "--delta", 1e-5, "--json"))
+run("ledger", "init", "sales.ledger", "--dataset", "sales", "--epsilon", 1, "--delta", 1e-5)
+run("release", london_sales(2018), "--mechanism", "kernel-sum", "--unit", "one sale",
+    "--covariates", "easting_m,northing_m", "--domain", "503000:562000,155000:201000",
+    "--response", "price_gbp", "--transform", "log", "--response-range", "12:14",
+    "--kernel", "rbf", "--length-scale", 1200, "--length-unit", "data", "--epsilon", 1, "--delta", 1e-5,
+    "--grid", "24,18", "--threshold", 13, "--out", "map", "--ledger", "sales.ledger")
+left = {each.name for each in pathlib.Path("map").iterdir()}
+assert {"map.png", "sums.csv", "certificate.json", "report.html"} <= left, left
+run("certificate", "verify", "map/certificate.json")
+"""
+
+SMOKE = {
+    "core": CORE,
+    "geo": """
+import json, pathlib
+import numpy as np
+from discretion.spatial import read_table
+from discretion.spatial.projection import Projection
+import shapely
+longitude, latitude = Projection("EPSG:27700").to_lonlat(np.array([[530_000.0, 180_000.0]]))[0]
+assert abs(longitude + 0.13) < 0.05 and abs(latitude - 51.5) < 0.05
+""",
+    "parquet": """
+import pyarrow as pa, pyarrow.parquet
+from discretion.gp import Box
+from discretion.spatial import read_table
+pyarrow.parquet.write_table(pa.table({"x": [0.1, 0.2], "y": [1.0, 2.0]}), "t.parquet")
+records = read_table("t.parquet", covariates=["x"], response="y", domain=Box((0,), (1,)), response_range=(0, 3))
+assert len(records.y) == 2
+""",
+    "raster": """
+import numpy as np
+from discretion.gp import Box
+from discretion.spatial.projection import Projection
+from discretion.spatial.raster import read_geotiff, write_geotiff
+box = Box((500_000, 150_000), (510_000, 160_000))
+write_geotiff("map.tif", {"mean": np.arange(12.0).reshape(3, 4)}, box, projection=Projection("EPSG:27700"))
+assert np.array_equal(read_geotiff("map.tif").bands["mean"], np.arange(12.0).reshape(3, 4))
+""",
+    "accounting": """
+from discretion.privacy import GaussianDP, Neighbours
+from discretion.privacy.interchange import from_dp_event, to_dp_event
+loss = GaussianDP(0.5, neighbours=Neighbours.ADD_REMOVE)
+there = from_dp_event(to_dp_event(loss), Neighbours.ADD_REMOVE)
+assert abs(there.epsilon(1e-5) - loss.epsilon(1e-5)) < 1e-9
+""",
+    "opendp": """
+import numpy as np
+from discretion.gp import RBF, Box
+from discretion.posterior import KernelSumMechanism
+from discretion.privacy.interchange import to_opendp_measurement
+mechanism = KernelSumMechanism(RBF(0.2), domain=Box((0, 0), (1, 1)), response_ranges=(0, 1), scale=2.0, delta=1e-5,
+                               grid=(4, 4))
+assert to_opendp_measurement(mechanism, n=100) is not None
+""",
+    "signing": """
+from discretion.privacy.signing import generate_key, read_private_key
+generate_key("steward.key")
+assert read_private_key("steward.key") is not None
+""",
+    "postgres": """
+from discretion.privacy import Ledger
+try:
+    Ledger.open("postgresql://nobody@127.0.0.1:1/none")
+except ImportError:
+    raise
+except Exception as error:
+    assert "password" not in str(error)
+""",
+    "optuna": """
+import numpy as np
+from discretion.bayesopt import Linear, minimize, to_optuna
+release = minimize(lambda x: np.full(50, x**2), {"x": Linear(-2, 2)}, n=50, steps=2, clip=4.0, mu=1.0)
+assert len(to_optuna(release, study_name="s").trials) == 2
+""",
+    "jax": """
+from discretion.bilevel.backends import JaxBackend
+assert JaxBackend() is not None
+""",
+    "torch": """
+from discretion.bilevel.backends import TorchBackend
+assert TorchBackend() is not None
+""",
+    "botorch": """
+from discretion.posterior.botorch import PathModel
+""",
+}
+"""What must run with each extra installed from the wheel alone."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One environment: the extra, whether its smoke test passed, and what pip and the test said if not."""
+
+    extra: str
+    passed: bool
+    said: str
+
+
+def extras() -> list[str]:
+    """The extras that users install, as pyproject.toml names them; not those for developers."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return [each for each in named if each not in ("test", "docs")]
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """The wheel and the source distribution, the wheel built from the source distribution."""
+    _run([sys.executable, "-m", "venv", str(folder / "builder")])
+    python = folder / "builder" / "bin" / "python"
+    _run([str(python), "-m", "pip", "install", "--quiet", "build"])
+    _run([str(python), "-m", "build", "--outdir", str(folder / "dist"), str(ROOT)])
+    (wheel,) = (folder / "dist").glob("*.whl")
+    (source,) = (folder / "dist").glob("*.tar.gz")
+    return wheel, source
+
+
+def tried(wheel: Path, extra: str, folder: Path, *, also: tuple[str, ...] = (), code: str | None = None) -> Trial:
+    """Install ``wheel[extra]`` (and packages beside it) in a new environment, check it with pip, run the smoke test."""
+    home = folder / f"try-{extra}"
+    python = home / "venv" / "bin" / "python"
+    _run([sys.executable, "-m", "venv", str(home / "venv")])
+    what = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
+    if "torch" in extra:  # the build for the processor alone; the other is gigabytes larger
+        also = ("torch==2.13.0", *also)
+    steps = (
+        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", what, *also],
+        [str(python), "-m", "pip", "check", "--disable-pip-version-check"],
+        [str(python), "-c", SMOKE[extra] if code is None else code],
+    )
+    bare = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    for step in steps:
+        done = subprocess.run(step, cwd=home, capture_output=True, text=True, env=bare)
+        if done.returncode:
+            return Trial(extra, False, (done.stdout + done.stderr).strip()[-2000:])
+    return Trial(extra, True, "")
+
+
+def oldest(folder: Path, *areas: str) -> str:
+    """The last line of the fast tests of these areas, with each dependency at the least version that is admitted."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ours = ("geo", "parquet", "raster", "accounting", "opendp", "signing")
+    wanted = [*project["dependencies"], *(each for extra in ours for each in project["optional-dependencies"][extra])]
+    pins = folder / "oldest.txt"
+    pins.write_text("\n".join({each.replace(">=", "==") for each in wanted if "discretion" not in each}))
+    python = folder / "oldest" / "bin" / "python"
+    _run([sys.executable, "-m", "venv", str(folder / "oldest")])
+    tools = ("pytest", "hypothesis", "jsonschema", "mpmath", "pandas<3", "polars")
+    _run([str(python), "-m", "pip", "install", "--quiet", "-r", str(pins), *tools])
+    _run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-e", str(ROOT)])
+    tests = [str(ROOT / "tests" / area) for area in areas]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return (done.stdout.strip().splitlines() or [done.stderr.strip()[-300:]])[-1]
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def main(words: list[str]) -> int:
+    """Try what is named; 1 if anything fails."""
+    wanted = words or ["core", *extras()]
+    if unknown := sorted(set(wanted) - set(SMOKE)):
+        raise SystemExit(f"No smoke test for {', '.join(unknown)}; there are {', '.join(SMOKE)}.")
+    failed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wheel, source = build(folder)
+        print(f"wheel {wheel.stat().st_size / 1e6:.2f} MB, source {source.stat().st_size / 1e6:.2f} MB", flush=True)
+        for extra in wanted:
+            trial = tried(wheel, extra, folder)
+            failed += not trial.passed
+            print(f"{extra}: {'passed' if trial.passed else trial.said}", flush=True)
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
