@@ -206,9 +206,7 @@ def _account(
 def _private(context: typer.Context, account: dict[str, Any]) -> dict[str, Any]:
     """The account under add/remove, where n is a public bound of the number of records."""
     options.refuse_given(context, ("rule", "time_limit", "prior_noise"), "not under --neighbours add-remove")
-    if str(context.get_parameter_source("delta")).rpartition(".")[2] == "DEFAULT" or (
-        context.params["delta"].startswith("n")
-    ):
+    if "delta" not in options.given(context) or context.params["delta"].startswith("n"):
         raise ValueError("--neighbours add-remove: the number of records is private, so --delta must be a number.")
     return {"assumption": account["assumption"], "most_records": account["n"], "paths": account["paths"]}
 

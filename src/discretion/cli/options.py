@@ -197,7 +197,7 @@ def _word(parameter: Any) -> str:
 def given(context: typer.Context) -> list[str]:
     """The options that somebody gave, on the command line or in a file."""
     names = [name for each in context.command.params if (name := each.name)]
-    return [name for name in names if str(context.get_parameter_source(name)).rpartition(".")[2] != "DEFAULT"]
+    return [name for name in names if getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"]
 
 
 def refuse_given(context: typer.Context, names: tuple[str, ...], why: str) -> None:
