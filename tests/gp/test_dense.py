@@ -7,8 +7,9 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
-from discretion.gp import dense
+from discretion.gp import dense, factor
 from discretion.gp.dense import DensePosterior, FactorisationError, cholesky, ridge_floor
+from discretion.gp.factor import Block, appended, storage
 from discretion.gp.kernels import RBF, Diagonal, Exponential, Matern32, Matern52, RationalQuadratic
 
 PLANTED = 0.7231859
@@ -72,6 +73,45 @@ def test_covariance_is_symmetric_and_tiles_of_the_mean_fit_together(monkeypatch)
     np.testing.assert_allclose(whole, K(T, X) @ np.linalg.solve(A, y), atol=1e-12)
     monkeypatch.setattr(dense, "_TILE", 7 * len(X))
     np.testing.assert_allclose(posterior.mean(T), whole, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 60, 64])
+def test_blocks_of_any_size_are_one_factor(rows, monkeypatch):
+    X, y, T = problem()
+    whole = DensePosterior(Matern32(0.4), 0.3, X, y)
+    monkeypatch.setattr(factor, "BLOCK", rows)
+    cut = DensePosterior(Matern32(0.4), 0.3, X, y)
+    assert len(cut.blocks) == -(-60 // rows)
+    assert sum(block.rows.size for block in cut.blocks) == storage(60)
+    for name in ("whitened", "weights"):
+        np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(cut.mean(T), whole.mean(T), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(cut.covariance(T), whole.covariance(T), rtol=0, atol=1e-14)
+
+
+def test_many_small_blocks_are_merged_into_few():
+    L = np.tril(np.random.default_rng(0).random((40, 40)))
+    blocks = ()
+    for row in range(40):
+        blocks = appended(blocks, Block(np.asfortranarray(L[row : row + 1, : row + 1])))
+    assert len(blocks) <= 6
+    rebuilt = np.zeros((40, 40))
+    for block in blocks:
+        rebuilt[block.start : block.stop, : block.stop] = block.rows
+    np.testing.assert_array_equal(np.tril(rebuilt), L)
+
+
+def test_other_responses_share_the_factor():
+    X, y, T = problem()
+    one = DensePosterior(RBF(0.4), 0.5, X, y)
+    before = one.mean(T)
+    other = one.with_responses(3.0 * y)
+    assert other.blocks is one.blocks
+    np.testing.assert_allclose(other.mean(T), 3.0 * before, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(one.mean(T), before)
+    for bad in (y[1:], np.full(len(y), math.nan)):
+        with pytest.raises(ValueError, match="y "):
+            one.with_responses(bad)
 
 
 def test_jitter_is_part_of_the_ridge():
@@ -221,4 +261,4 @@ def test_memory_stays_near_the_arrays_that_are_needed():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 1.5 * 8 * (n * n + n * m + m * m)
-    assert peak <= 1.05 * 8 * (n * n + n * m + m * m) + 10 * 2**20
+    assert peak <= 1.05 * 8 * (storage(n) + n * m + m * m) + 10 * 2**20

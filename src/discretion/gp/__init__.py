@@ -3,6 +3,8 @@
 from discretion.gp.climb import Climb
 from discretion.gp.dense import DensePosterior, FactorisationError, ridge_floor
 from discretion.gp.domain import Ball, Box, Domain
+from discretion.gp.engine import Engine, engine
+from discretion.gp.exponential import ExponentialPaths, ExponentialPosterior
 from discretion.gp.kernels import (
     KERNELS,
     RBF,
@@ -17,6 +19,7 @@ from discretion.gp.kernels import (
 )
 from discretion.gp.lattice import Lattice
 from discretion.gp.markov import MarkovPaths, MarkovPosterior
+from discretion.gp.memory import NotEnoughMemory
 from discretion.gp.path import NuggetTooSmall, SamplePaths, mean_rounding, nugget_floor
 
 __all__ = [
@@ -28,8 +31,11 @@ __all__ = [
     "DensePosterior",
     "Diagonal",
     "Domain",
+    "Engine",
     "Exponential",
     "ExponentialL1",
+    "ExponentialPaths",
+    "ExponentialPosterior",
     "FactorisationError",
     "Kernel",
     "Lattice",
@@ -37,9 +43,11 @@ __all__ = [
     "MarkovPosterior",
     "Matern32",
     "Matern52",
+    "NotEnoughMemory",
     "NuggetTooSmall",
     "RationalQuadratic",
     "SamplePaths",
+    "engine",
     "kernel",
     "mean_rounding",
     "nugget_floor",

@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from copy import copy
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
 
 from discretion.gp.domain import Array, as_points, finite_points
+from discretion.gp.factor import (
+    BLAS,
+    LAPACK,
+    Block,
+    FactorisationError,
+    cholesky,
+    eliminate,
+    factored,
+    mirror,
+    solve,
+    solve_right,
+    solve_transposed,
+    subtract_gram,
+    subtract_product,
+    tiles,
+)
 from discretion.gp.kernels import Kernel
 
+__all__ = [
+    "BLAS",
+    "LAPACK",
+    "UNIT_ROUNDOFF",
+    "DensePosterior",
+    "FactorisationError",
+    "checked_responses",
+    "cholesky",
+    "mirror",
+    "ridge_floor",
+    "solve_right",
+    "subtract_gram",
+    "subtract_product",
+]
+
 UNIT_ROUNDOFF = 2.0**-53
-BLAS: Any = linalg.blas  # in place on F-contiguous arrays, hence the layout below
-LAPACK: Any = linalg.lapack
 _TILE = 1 << 20  # entries of one tile of the test kernel, 8 MB
-
-
-class FactorisationError(FloatingPointError):
-    """A Cholesky factorisation broke down, or a result is not finite; nothing was returned.
-
-    It is never repeated with other constants: those belong to the caller and are fixed beforehand.
-    """
 
 
 def ridge_floor(n: int) -> float:
@@ -47,7 +69,8 @@ class DensePosterior:
     Raises ValueError when ridge^2 + jitter is below `ridge_floor(n)` (before any entry of X is looked at), or
     when X or y are not finite numbers of fitting shape; FactorisationError when LAPACK fails all the same.
 
-    Cost: n^3/3 flops and one n x n array; `covariance` adds n^2 m + n m^2 flops and an m x n array.
+    Cost: n^3/3 flops, n^2/2 evaluations of the kernel and 4 n (n + 1024) bytes; `covariance` adds n^2 m + n m^2 flops,
+    an m x n and an m x m array. `with_responses` costs 2 n^2 flops.
     Source: Rasmussen and Williams 2006, Algorithm 2.1; Maciazek 2026, Section 2.
     """
 
@@ -67,28 +90,34 @@ class DensePosterior:
                 f"give at least {ridge_floor(n):.3g}"
             )
         points = finite_points(points)
-        responses = as_points(np.reshape(y, (-1, 1)), what="y")[:, 0]
-        if len(responses) != n or np.ndim(y) != 1:
-            raise ValueError(f"y must have shape ({n},), one response for each row of X")
-        if not np.isfinite(responses).all():
-            raise ValueError("y holds NaN or infinite responses; remove or clip them by a fixed rule first")
+        responses = checked_responses(y, n)
 
         self.kernel = kernel
         self.n, self.dimension = points.shape
         self.ridge, self.jitter = float(ridge), float(jitter)
         self.effective_ridge = math.sqrt(diagonal)
         self.points = points.copy()
-        self.factor: Array = np.empty((n, n), order="F")  # L, lower triangle; A = L L^T
-        kernel.fill(self.factor.T, self.points, self.points)
-        np.einsum("ii->i", self.factor)[...] += diagonal
-        cholesky(self.factor)
-        # L^{-1} y and A^{-1} y
-        self.whitened: Array = responses.copy()
-        if n:
-            self.whitened = BLAS.dtrsv(self.factor, self.whitened, lower=1, overwrite_x=1)
+        blocks: list[Block] = []  # of L, A = L L^T
+        for start, stop in tiles(n):
+            rows = np.empty((stop - start, stop), order="F")
+            kernel.fill(rows.T, self.points[:stop], self.points[start:stop])
+            np.einsum("ii->i", rows[:, start:])[...] += diagonal
+            blocks.append(factored(rows, blocks))
+        self.blocks = tuple(blocks)
+        self._respond(responses)
+
+    def _respond(self, responses: Array) -> None:
+        """L^{-1} y and A^{-1} y."""
+        self.whitened: Array = solve(self.blocks, responses)
         if not np.isfinite(self.whitened).all():
             raise FactorisationError("the responses are too large for double precision; nothing was computed")
-        self.weights: Array = BLAS.dtrsv(self.factor, self.whitened, lower=1, trans=1) if n else np.empty(0)
+        self.weights: Array = solve_transposed(self.blocks, self.whitened)
+
+    def with_responses(self, y: npt.ArrayLike) -> Self:
+        """The posterior given other responses y (n,) at the same points; the factor is shared, not copied."""
+        other = copy(self)
+        other._respond(checked_responses(y, self.n))
+        return other
 
     def __repr__(self) -> str:
         return f"DensePosterior({self.kernel!r}, ridge={self.ridge!r}, jitter={self.jitter!r}, n={self.n})"
@@ -113,54 +142,21 @@ class DensePosterior:
     def whiten(self, out: Array, T: Array) -> Array:
         """Write k(T, X) L^{-T} into `out`, an F-contiguous array of shape (m, n), and return it."""
         self.kernel.fill(out.T, self.points, T)
-        solve_right(out, self.factor)
+        eliminate(out, self.blocks)
         return out
+
+
+def checked_responses(y: npt.ArrayLike, n: int) -> Array:
+    """y as n finite numbers; ValueError, without a value, where it is not."""
+    responses = as_points(np.reshape(y, (-1, 1)), what="y")[:, 0]
+    if len(responses) != n or np.ndim(y) != 1:
+        raise ValueError(f"y must have shape ({n},), one response for each row of X")
+    if not np.isfinite(responses).all():
+        raise ValueError("y holds NaN or infinite responses; remove or clip them by a fixed rule first")
+    return responses
 
 
 def _all_finite(result: Array) -> Array:
     if not np.isfinite(result).all():
         raise FactorisationError("the posterior is not finite in double precision; nothing was returned")
     return result
-
-
-def _written(target: Array, result: Array) -> None:
-    # f2py hands back the array itself unless it had to copy
-    if result is not target:
-        target[...] = result
-
-
-def cholesky(A: Array) -> None:
-    """Overwrite the lower triangle of the F-contiguous A by its Cholesky factor; the upper stays as it is."""
-    if len(A):
-        factor, info = LAPACK.dpotrf(A, lower=1, clean=0, overwrite_a=1)
-        if info != 0 or not np.isfinite(np.einsum("ii->i", factor)).all():
-            raise FactorisationError("a Cholesky factorisation broke down; nothing was returned")
-        _written(A, factor)
-
-
-def solve_right(B: Array, L: Array) -> None:
-    """B <- B L^{-T} for a lower triangular L, both F-contiguous, in place."""
-    if B.size:
-        _written(B, BLAS.dtrsm(1.0, L, B, side=1, lower=1, trans_a=1, overwrite_b=1))
-
-
-def subtract_gram(S: Array, B: Array) -> None:
-    """Lower triangle of S <- S - B B^T, both F-contiguous, in place."""
-    if B.size:
-        _written(S, BLAS.dsyrk(-1.0, B, beta=1.0, c=S, lower=1, overwrite_c=1))
-
-
-def subtract_product(C: Array, A: Array, B: Array) -> None:
-    """C <- C - A B^T, all F-contiguous, in place."""
-    if C.size and A.size:
-        _written(C, BLAS.dgemm(-1.0, A, B, beta=1.0, c=C, trans_b=1, overwrite_c=1))
-
-
-def mirror(S: Array, tile: int = 256) -> Array:
-    """Copy the lower triangle of S onto the upper one, in place, and return S."""
-    for start in range(0, len(S), tile):
-        stop = start + tile
-        S[:start, start:stop] = S[start:stop, :start].T
-        corner = S[start:stop, start:stop]
-        corner[...] = np.tril(corner) + np.tril(corner, -1).T
-    return S

@@ -135,6 +135,7 @@ class Box:
         """Regular grid spanning the box with its edges: shape (prod(counts), d), first coordinate slowest.
 
         `counts` gives the number of nodes along each coordinate; a count of 1 stands for the midpoint.
+        ValueError unless they are positive whole numbers, one a coordinate.
         """
         if len(counts) != self.dimension or any(int(c) != c or c < 1 for c in counts):
             raise ValueError(f"counts must be {self.dimension} positive whole number(s), one a coordinate")

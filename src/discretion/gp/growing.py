@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from discretion.gp.dense import BLAS, DensePosterior, FactorisationError, cholesky, ridge_floor, subtract_gram
+from discretion.gp.dense import DensePosterior, FactorisationError, ridge_floor
 from discretion.gp.domain import as_points, finite_points
+from discretion.gp.factor import BLAS, appended, factored, solve_transposed
 from discretion.gp.kernels import Kernel
 
 
@@ -20,7 +21,7 @@ class GrowingPosterior(DensePosterior):
 
     Raises ValueError when ridge^2 is below `ridge_floor(most)`.
 
-    Cost of appending q responses to n: q (n + q)^2 flops and a copy of the factor.
+    Cost of appending q responses to n: q (n + q)^2 flops.
     """
 
     def __init__(self, kernel: Kernel, ridge: float, dimension: int, most: int) -> None:
@@ -45,19 +46,17 @@ class GrowingPosterior(DensePosterior):
             raise ValueError(f"y must hold {q} finite number(s), one response for each row of X")
         if n + q > self.most:
             raise ValueError(f"this posterior was made for {self.most} responses, and these would be more")
-        factor = np.empty((n + q, n + q), order="F")
-        factor[:n, :n] = self.factor
-        # rows [B, C] of the factor: B = k(T, X) L^{-T}, C C^T = k(T, T) + ridge^2 I - B B^T
+        if not q:
+            return
         rows = np.empty((q, n + q), order="F")
-        known, own = self.whiten(rows[:, :n], points), rows[:, n:]
-        self.kernel.fill(own.T, points, points)
-        np.einsum("ii->i", own)[...] += self.effective_ridge**2
-        subtract_gram(own, known)
-        cholesky(own)
-        factor[n:] = rows
-        whitened = np.concatenate([self.whitened, BLAS.dtrsv(own, responses - known @ self.whitened, lower=1)])
-        weights = BLAS.dtrsv(factor, whitened, lower=1, trans=1)
+        everywhere = np.concatenate([self.points, points])
+        self.kernel.fill(rows.T, everywhere, points)
+        np.einsum("ii->i", rows[:, n:])[...] += self.effective_ridge**2
+        block = factored(rows, self.blocks)
+        own = BLAS.dtrsv(block.own, responses - block.before @ self.whitened, lower=1)
+        blocks, whitened = appended(self.blocks, block), np.concatenate([self.whitened, own])
+        weights = solve_transposed(blocks, whitened)
         if not np.isfinite(weights).all():
             raise FactorisationError("the responses are too large for double precision; nothing was computed")
-        self.points, self.n = np.concatenate([self.points, points]), n + q
-        self.factor, self.whitened, self.weights = factor, whitened, weights
+        self.points, self.n = everywhere, n + q
+        self.blocks, self.whitened, self.weights = blocks, whitened, weights

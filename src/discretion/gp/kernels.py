@@ -319,7 +319,9 @@ KERNELS: dict[str, type[Kernel]] = {
 
 
 def kernel(name: str, length_scale: Any = 1.0, **options: Any) -> Kernel:
-    """The kernel called `name` (a key of KERNELS) with its length scale and options (such as `alpha`).
+    """The kernel called `name` (a key of KERNELS) with its options (such as `alpha`).
+
+    `length_scale` > 0 is one number or one for each axis, in the unit of the covariates.
 
     Raises ValueError for an unknown name, listing the known ones, and for an option the kernel does not have.
     """

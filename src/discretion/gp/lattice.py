@@ -191,6 +191,8 @@ class Lattice:
         ------
         NotAPrior
             With the reason: not symmetric, a positive entry off the diagonal, a negative row sum, no killing.
+        ValueError
+            If another argument does not fit the number of nodes.
         """
         matrix, _ = checked_precision(precision if issparse(precision) else np.asarray(precision, dtype=np.float64))
         size = matrix.shape[0]

@@ -1,4 +1,4 @@
-"""The exact posterior on the line in linear time, for kernels whose processes are Markov: exponential and Matern.
+"""The exact posterior on the line in linear time, for kernels whose processes are Markov: Matern 3/2 and 5/2.
 
 Given the state at a place (the value and its derivatives), what lies left and right of it is independent. A filter
 along the sorted sites and a pass back give the posterior. Once the states at the sites are drawn, the path between two
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from discretion.gp.dense import FactorisationError
 from discretion.gp.domain import Array, as_points, finite_points, scales_per_axis
-from discretion.gp.kernels import Exponential, ExponentialL1, Kernel, Matern32, Matern52
+from discretion.gp.kernels import Kernel, Matern32, Matern52
 from discretion.gp.states import MaternChain, observed, predicted, product, recurrence, root, solve_right
 
 Normal = Callable[[tuple[int, int]], Array]
@@ -25,14 +25,17 @@ _NEAR = 0.5  # up to this time the way back inverts the transition, beyond it th
 
 
 def chain(kernel: Kernel) -> MaternChain | None:
-    """The Markov process on the line with covariance `kernel`; None where the kernel has none."""
-    orders: dict[type[Kernel], int] = {Exponential: 1, ExponentialL1: 1, Matern32: 2, Matern52: 3}
+    """The process of value and derivatives on the line with covariance `kernel`; None where this module has none."""
+    orders: dict[type[Kernel], int] = {Matern32: 2, Matern52: 3}
     order = orders.get(type(kernel))
     return None if order is None or np.size(kernel.length_scale) != 1 else MaternChain(order)
 
 
 class MarkovPosterior:
-    """`DensePosterior` on the line in O(n log n), for exponential, Matern 3/2 and Matern 5/2 kernels.
+    """`DensePosterior` on the line in O(n log n), for Matern 3/2 and Matern 5/2 kernels.
+
+    Its rounding is small, and tested, but not bounded for every data set; private releases use `DensePosterior`. The
+    exponential kernel has `ExponentialPosterior`.
 
     Parameters: `kernel`, with one length scale; `ridge` > 0; X (n, 1); y (n,); `jitter` >= 0, added to ridge^2.
     n = 0 is the prior. Repeated rows of X are ordinary data; places are told apart down to 2^-120 of the chain's time.
@@ -56,7 +59,7 @@ class MarkovPosterior:
     ) -> None:
         found = chain(kernel)
         if found is None:
-            raise ValueError(f"{kernel!r} is no Markov process on the line; use exponential, matern32 or matern52")
+            raise ValueError(f"{kernel!r} has no states here; use matern32 or matern52, or ExponentialPosterior")
         if not (0 < ridge < 1e100 and 0 <= jitter < 1e100):
             raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100)")
         points = finite_points(X, 1)[:, 0]

@@ -20,9 +20,9 @@ from discretion.gp.dense import (
     subtract_product,
 )
 from discretion.gp.domain import Array, finite_points
+from discretion.gp.factor import MERGED, Block
 
 KERNEL_ROUNDING = 64.0 * UNIT_ROUNDOFF  # largest error of one computed kernel value, up to 64 coordinates
-_MERGED = 512  # points of a block up to which small requests are merged
 MARGIN = 8.0  # the nugget is at least this multiple of `nugget_floor`
 
 
@@ -177,12 +177,9 @@ class _Batch:
 
     def joined(self, later: _Batch) -> _Batch:
         """This batch and the one drawn directly after it as one."""
-        m, width = self.rows.shape
-        rows = np.zeros((m + len(later.points), later.rows.shape[1]), order="F")
-        rows[:m, :width], rows[m:] = self.rows, later.rows
         return _Batch(
             np.concatenate([self.points, later.points]),
-            rows,
+            Block(self.rows).joined(Block(later.rows)).rows,
             np.concatenate([self.normals, later.normals], axis=1),
             np.concatenate([self.values, later.values], axis=1),
         )
@@ -264,7 +261,7 @@ class SamplePaths:
         # small blocks of like size are merged: many requests of one point each make few blocks
         while self._batches:
             last = self._batches[-1]
-            if len(last.points) > len(batch.points) or len(last.points) + len(batch.points) > _MERGED:
+            if len(last.points) > len(batch.points) or len(last.points) + len(batch.points) > MERGED:
                 break
             batch = last.joined(batch)
             self._batches.pop()

@@ -19,7 +19,7 @@ LAPACK: Any = linalg.lapack
 
 @dataclass(frozen=True)
 class MaternChain:
-    """The state (f, f', ..., f^(p-1)) of the Matern process of smoothness p - 1/2, `order` p = 1, 2 or 3.
+    """The state (f, f', ..., f^(p-1)) of the Matern process of smoothness p - 1/2, `order` p = 2 or 3.
 
     In the time u = sqrt(2p - 1) x / length_scale, f solves (d/du + 1)^p f = white noise of intensity q. A state at u
     later is A(u) times the state plus Gaussian noise of covariance Q(u), with F the companion matrix, N = F + I:
@@ -43,7 +43,7 @@ class MaternChain:
     def stationary(self) -> Array:
         """Pinf, the covariance of the state at one place: (p, p); its first entry is 1."""
         smooth = np.array([[1.0, 0.0, -1.0 / 3.0], [0.0, 1.0 / 3.0, 0.0], [-1.0 / 3.0, 0.0, 1.0]])
-        return smooth if self.order == 3 else np.eye(self.order)
+        return smooth if self.order == 3 else np.eye(2)
 
     def transition(self, u: npt.ArrayLike) -> Array:
         """A(u), shape (..., p, p), u >= 0; 0 at infinity."""
@@ -58,12 +58,10 @@ class MaternChain:
     def noise(self, u: npt.ArrayLike) -> Array:
         """Q(u), shape (..., p, p), u >= 0; Pinf at infinity."""
         u = np.asarray(u, dtype=np.float64)
-        if self.order == 1:
-            return -np.expm1(-2.0 * u)[..., None, None]
         k = np.arange(2 * self.order - 1)
         weights = [math.factorial(j) / 2.0 ** (j + 1) for j in k]
         moments = gammainc(k + 1.0, 2.0 * u[..., None]) * weights  # int_0^u s^k e^-2s ds
-        intensity = (2.0, 4.0, 16.0 / 3.0)[self.order - 1]
+        intensity = 16.0 / 3.0 if self.order == 3 else 4.0
         return intensity * np.einsum("ijk,...k->...ij", self._squares, moments)
 
     @cached_property
@@ -161,8 +159,7 @@ def predicted(start: Array, A: Array, Q: Array, J: Array) -> Array:
 
     Each step is a map V -> C + B (V^-1 + H)^-1 B^T, and such maps compose. The steps are cut into about sqrt(N) pieces,
     all pieces composed at once, followed one after another, and then all their steps taken at once: 3 sqrt(N) passes
-    over arrays of sqrt(N) small matrices. For p = 1 every operation adds, multiplies or divides positive numbers, so
-    the relative error is a small multiple of sqrt(N) u.
+    over arrays of sqrt(N) small matrices.
 
     Source: Sarkka and Garcia-Fernandez 2021, *Temporal Parallelization of Bayesian Smoothers*, Lemma 8, in the form of
     one rank-one observation a step.

@@ -72,6 +72,6 @@ def _source() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     for room in _ROOMS:
-        for path in sorted((root / room).glob("*.py")):
+        for path in sorted((root / room).rglob("*.py")):
             digest.update(path.read_bytes())
     return f"{version('discretion')} {digest.hexdigest()}"

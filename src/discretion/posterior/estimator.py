@@ -18,7 +18,7 @@ from discretion.privacy import Ledger, Mechanism, Randomness, Release, SystemRan
 from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
 from discretion.privacy.quiet import quiet
-from discretion.privacy.records import check_shapes, numbers, plain_table
+from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
 
 __all__ = ["PrivateEstimator"]
 
@@ -59,15 +59,14 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
         response: Any = y if y is None else numbers(y, "y")
         if y is not None:
             check_shapes(table.shape, response.shape, multi_output)
-        # Plain arrays also keep column names out of the fitted object: without a header they are a record.
         checked: Any = validate_data(self, table, response, dtype=np.float64, y_numeric=True, multi_output=multi_output)
+        keep_columns(self, X, table)
         return checked[0], np.asarray(checked[1], dtype=np.float64)
 
     def _points(self, X: ArrayLike) -> Floats:
         """Where a fitted estimator is asked, of as many columns as its records had."""
         check_is_fitted(self)
-        table: Any = plain_table(X)
-        return np.asarray(validate_data(self, table, dtype=np.float64, reset=False))
+        return asked_table(self, X)
 
     @quiet()
     def _charged(self, mechanism: Mechanism, records: Records, n: int) -> Release:

@@ -62,8 +62,8 @@ class KernelSum(PrivateEstimator):
         The released sums and their certificate.
     mechanism_ : KernelSumMechanism
         The public parameters that were run.
-    n_features_in_ : int
-        Dimension of the covariates.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of covariates, and their names, if X had any that are not numbers.
 
     Notes
     -----

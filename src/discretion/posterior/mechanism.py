@@ -10,16 +10,18 @@ The posterior's own randomness is the noise. What is added to it is the public n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discretion.gp import Ball, Box, DensePosterior, Diagonal, Exponential, Kernel, SamplePaths
-from discretion.gp.dense import ridge_floor
-from discretion.gp.path import MARGIN, mean_rounding, nugget_floor
+from discretion.gp import Ball, Box, Diagonal, Engine, Exponential, Kernel, NotEnoughMemory, engine
+from discretion.gp.cluster import ClusterError
+from discretion.gp.engine import Paths
+from discretion.gp.path import MARGIN
 from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.add_remove import add_remove_loss, calibrate_add_remove
 from discretion.posterior.assumptions import (
@@ -64,6 +66,15 @@ LIMITS = (
 )
 PUBLIC_NUMBER = "The number of records, which is treated as public."
 PUBLIC_SHARE = "How many records one unit has, which is treated as public: they are replaced by as many others."
+
+
+@contextmanager
+def _in_public() -> Iterator[None]:
+    """What an engine refuses in words of sizes and machines, as an error that a ledger passes on."""
+    try:
+        yield
+    except (NotEnoughMemory, ClusterError) as error:
+        raise PublicError(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +133,9 @@ class PosteriorMechanism:
         as many others: how many it has is then treated as public, and so is n.
     unit : str, optional
         The unit of privacy in words.
+    engine : Engine, optional
+        What computes the paths; by default linear time for the exponential kernel on the line, dense linear algebra
+        else (`discretion.gp.engine`). The law and its account are the same, but for the rounding, which each bounds.
 
     Raises
     ------
@@ -153,6 +167,7 @@ class PosteriorMechanism:
     rule: str = "closed-form"
     contributions: int = 1
     unit: str | None = None
+    engine: Engine | None = None
 
     name = "gaussian-process-posterior-paths"
 
@@ -278,8 +293,8 @@ class PosteriorMechanism:
         Where n is not public, that of `most_records`.
         """
         n = self._count(n)
-        least = 16.0 * nugget_floor(n, len(self.locations), self.effective_ridge)
-        if not (math.isfinite(least) and self.effective_ridge**2 >= ridge_floor(n)):
+        least = 16.0 * self._engine.nugget_floor(n, len(self.locations), self.effective_ridge)
+        if not math.isfinite(least):
             raise ValueError(
                 f"In double precision ridge {self.effective_ridge:g} is too small for n = {n} and "
                 f"{len(self.locations)} locations; raise the ridge."
@@ -297,11 +312,12 @@ class PosteriorMechanism:
         """What one run on n records costs; reads no record. ``n`` is not used where it is not public.
 
         The loss of the exact paths (Theorem 3.1 and its refinements; ``docs/proofs/add-remove.md``) plus that of the
-        rounding of the computed mean under half of the nugget (``docs/proofs/floor-of-noise.md``). For several
+        rounding of the computed mean under half of the nugget (``docs/proofs/floor-of-noise.md``; on the line
+        ``docs/proofs/exponential-line.md``). For several
         `contributions` both are those of a group (``docs/proofs/group-privacy.md``).
         """
         n = self._count(n)
-        bound = mean_rounding(n, len(self.locations), self.effective_ridge, self.response_bound)
+        bound = self._engine.mean_rounding(n, len(self.locations), self.effective_ridge, self.response_bound)
         mu = 2.0 * bound / (self.scale * math.sqrt(0.5 * self.effective_nugget(n)))
         rounding = GaussianDP(
             mu * math.sqrt(self.paths),
@@ -335,6 +351,7 @@ class PosteriorMechanism:
             "response_bound": self.response_bound,
             "ridge": self.ridge,
             "jitter": self.jitter,
+            "rounding": self._engine.rounding,
             "scale": self.scale,
             "prior_noise": self.prior_noise,
             "nugget": self.nugget,
@@ -389,8 +406,8 @@ class PosteriorMechanism:
     def check(self, records: PrivateRecords) -> int | None:
         """How many records there are, None where that is not public; refuses what lies outside the domain.
 
-        Wrong shapes, values that are not finite and, where the number is not public, more than `most_records`.
-        Spends nothing.
+        Wrong shapes, values that are not finite, sizes that do not fit in memory and, where the number is not public,
+        more than `most_records`, for which memory must do. Spends nothing.
 
         Raises
         ------
@@ -404,6 +421,8 @@ class PosteriorMechanism:
         X, Y = checked_records(records, self.domain.dimension)
         if not self.n_is_public and len(X) > self.most_records:
             raise PublicError(f"There are more than the declared {self.most_records:,} records; declare more.")
+        with _in_public():
+            self._engine.check(self._count(len(X)), len(self.locations), int(self.paths))
         if not self._assumption.survives_clamping and not self.domain.contains(X).all():
             # Clamping could move a record off the declared function, or two records onto one place.
             raise PublicError(
@@ -417,6 +436,7 @@ class PosteriorMechanism:
 
     @cleared
     @quiet()
+    @_in_public()
     def run(self, records: PrivateRecords, randomness: Randomness) -> PathRelease:
         """Draw the paths. Called by the ledger after the loss is reserved."""
         certificate, layers = self._prepared(records, randomness)
@@ -427,6 +447,7 @@ class PosteriorMechanism:
 
     @cleared
     @quiet()
+    @_in_public()
     def run_for_custodian(self, records: PrivateRecords, randomness: Randomness) -> tuple[PathRelease, Custodian]:
         """Draw the paths and keep what is needed to extend them; the second value is private."""
         certificate, layers = self._prepared(records, randomness)
@@ -436,16 +457,16 @@ class PosteriorMechanism:
 
     def _prepared(
         self, records: PrivateRecords, randomness: Randomness
-    ) -> tuple[Certificate, list[Callable[[], SamplePaths]]]:
+    ) -> tuple[Certificate, list[Callable[[], Paths]]]:
         """The certificate, and makers of the independent layers whose sum is released: posterior, prior noise."""
         X, y = self._checked(records)
         nugget = self.effective_nugget(len(X))
         low, high = self.response_range
 
-        def layer(X: NDArray[np.float64], y: NDArray[np.float64], scale: float) -> Callable[[], SamplePaths]:
-            def make() -> SamplePaths:
-                posterior = DensePosterior(self.kernel, self.ridge, X, y, jitter=self.jitter)
-                return SamplePaths(posterior, scale, nugget, randomness.standard_normal, paths=self.paths)
+        def layer(X: NDArray[np.float64], y: NDArray[np.float64], scale: float) -> Callable[[], Paths]:
+            def make() -> Paths:
+                posterior = self._engine.posterior(self.kernel, self.ridge, X, y, jitter=self.jitter)
+                return self._engine.paths(posterior, scale, nugget, randomness.standard_normal, int(self.paths))
 
             return make
 
@@ -470,6 +491,10 @@ class PosteriorMechanism:
     def _centre(self) -> float:
         assert self.centre is not None
         return self.centre
+
+    @property
+    def _engine(self) -> Engine:
+        return engine(self.kernel, self.domain.dimension) if self.engine is None else self.engine
 
     @property
     def _assumption(self) -> Assumption:
@@ -542,12 +567,12 @@ class PosteriorMechanism:
             "paths": int(self.paths),
         }
 
-    def _check_extension(self, points: int) -> None:
-        """Refuse more points than the nugget covers, by the public bound of the number of records."""
+    def _check_extension(self, points: int, requests: int) -> None:
+        """Refuse more points or requests than the nugget covers, by the public bound of the number of records."""
         if self.n_is_public:
             return
         nugget = self.effective_nugget()
-        if nugget < MARGIN * nugget_floor(self.most_records, points, self.effective_ridge):
+        if nugget < MARGIN * self._engine.nugget_floor(self.most_records, points, self.effective_ridge, requests):
             raise ValueError(f"nugget {nugget:.3g} does not cover {points} points; release with a larger one.")
 
     def _kernel_domain(self) -> Box | Ball:
@@ -613,15 +638,10 @@ class PathRelease(Release):
         X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
         nugget = math.sqrt(mechanism.effective_nugget(self.certificate.n))
         here = mechanism._kernel_coordinates(self.locations)
-        return (
-            np.stack(
-                [
-                    DensePosterior(mechanism.kernel, nugget, here, path).mean(X)
-                    for path in self.values - mechanism._centre
-                ]
-            )
-            + mechanism._centre
-        )
+        here_alone = engine(mechanism.kernel, mechanism.domain.dimension)  # whatever computed the release
+        prior = here_alone.posterior(mechanism.kernel, nugget, here, np.zeros(len(here)))
+        means = [prior.with_responses(path).mean(X) for path in self.values - mechanism._centre]
+        return np.stack(means) + mechanism._centre
 
 
 class Custodian:
@@ -630,13 +650,14 @@ class Custodian:
     Keep it where the records are kept. It can't be pickled, printed or compared; delete it when done.
     """
 
-    __slots__ = ("_asked", "_layers", "_mechanism", "_spacing")
+    __slots__ = ("_asked", "_layers", "_mechanism", "_requests", "_spacing")
 
-    def __init__(self, mechanism: PosteriorMechanism, layers: list[SamplePaths], spacing: float) -> None:
+    def __init__(self, mechanism: PosteriorMechanism, layers: list[Paths], spacing: float) -> None:
         self._mechanism = mechanism
         self._layers = layers
         self._spacing = spacing
         self._asked: set[bytes] = set()
+        self._requests = 0
 
     @cleared
     @quiet()
@@ -650,9 +671,9 @@ class Custodian:
         mechanism = self._mechanism
         X = mechanism._kernel_coordinates(checked_points(X, mechanism.domain.dimension))
         asked = self._asked | {row.tobytes() for row in X + 0.0}
-        mechanism._check_extension(len(asked))
+        mechanism._check_extension(len(asked), self._requests + 1)
         values = mechanism._rounded((layer.evaluate(X) for layer in self._layers), self._spacing)
-        self._asked = asked
+        self._asked, self._requests = asked, self._requests + 1
         return values
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from discretion.gp import Ball, Box, Climb, Kernel, Lattice, kernel
 from discretion.gp.domain import Array, Domain
+from discretion.gp.engine import DenseEngine
 from discretion.gp.fields import Grid
 from discretion.gp.tiling import TILINGS
 from discretion.posterior.assumptions import (
@@ -71,6 +72,7 @@ def posterior_of(parameters: Mapping[str, Any], delta: float) -> PosteriorMechan
         grid=_tuple(parameters["grid"]),
         delta=delta,
         assumption=ASSUMPTIONS[parameters["assumption"]](**parameters["assumption_parameters"]),
+        engine=DenseEngine() if parameters.get("rounding") == "dense" else None,
         **_given(PosteriorMechanism, parameters, (*kept, "most_records", "rule", "contributions")),
     )
     check_parameters(parameters, mechanism.parameters())

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from discretion.gp import Ball, Box, Kernel, Lattice, Matern32
+from discretion.gp import Ball, Box, Engine, Kernel, Lattice, Matern32
 from discretion.posterior.assumptions import Assumption
 from discretion.posterior.estimator import PrivateEstimator
 from discretion.posterior.lattice_mechanism import LatticeMechanism
@@ -24,7 +24,18 @@ from discretion.privacy.frames import cleared
 
 __all__ = ["PosteriorSampler"]
 
-_OF_KERNELS = ("domain", "kernel", "locations", "grid", "coordinates", "jitter", "nugget", "prior_noise", "assumption")
+_OF_KERNELS = (
+    "domain",
+    "kernel",
+    "locations",
+    "grid",
+    "coordinates",
+    "jitter",
+    "nugget",
+    "prior_noise",
+    "assumption",
+    "engine",
+)
 
 
 @dataclass(eq=False)
@@ -95,6 +106,9 @@ class PosteriorSampler(PrivateEstimator):
         Whether length scales are fractions of the domain's sides or in data units.
     centre, jitter, nugget, prior_noise, assumption, neighbours, most_records, contributions, unit
         As in `PosteriorMechanism` and `LatticeMechanism`.
+    engine : Engine, optional
+        What computes the paths of a kernel, as in `PosteriorMechanism`: ``discretion.gp.cluster.Dask()`` for a dask
+        cluster.
     rule : str, optional
         What prices the paths, as there: by default "closed-form" for kernels and "renyi" for a lattice.
     ledger : Ledger or path, optional
@@ -108,8 +122,8 @@ class PosteriorSampler(PrivateEstimator):
         The released values and their certificate.
     mechanism_ : PosteriorMechanism or LatticeMechanism
         The public parameters that were run.
-    n_features_in_ : int
-        Dimension of the covariates.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of covariates, and their names, if X had any that are not numbers.
 
     Notes
     -----
@@ -162,6 +176,7 @@ class PosteriorSampler(PrivateEstimator):
         rule: str | None = None,
         contributions: int = 1,
         unit: str | None = None,
+        engine: Engine | None = None,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -187,6 +202,7 @@ class PosteriorSampler(PrivateEstimator):
         self.rule = rule
         self.contributions = contributions
         self.unit = unit
+        self.engine = engine
         self.ledger = ledger
         self.randomness = randomness
 
@@ -245,6 +261,7 @@ class PosteriorSampler(PrivateEstimator):
             "nugget": self.nugget,
             "prior_noise": self.prior_noise,
             "assumption": self.assumption,
+            "engine": self.engine,
         }
 
     def _of_prior(self, dimension: int | None) -> tuple[Any, dict[str, Any]]:
@@ -292,7 +309,8 @@ class PosteriorSampler(PrivateEstimator):
     def fit_custodian(self, X: ArrayLike, y: ArrayLike, units: ArrayLike | None = None) -> Custodian:
         """Like `fit`, and return the custodian: a PRIVATE object that can extend the same paths to new points.
 
-        The paths were paid for as whole functions. Keep the custodian where the records are.
+        The paths were paid for as whole functions. Keep the custodian where the records are. ValueError on a lattice,
+        where the whole path is released.
         """
         if self.prior is not None:
             raise ValueError("On a lattice the whole path is released: there is nothing to extend. Use fit.")
