@@ -16,7 +16,10 @@ from benchmarks.harness import Measured, claim
 from discretion.studies import Run
 from discretion.studies.excursions_1d import CLOSED, PRINTED, excursion_row, settings
 from discretion.studies.large_n import grown
+from discretion.studies.london import mapped
 from discretion.studies.published import beside
+from discretion.studies.running import quartiles
+from discretion.studies.surveys import SURVEYS
 from studies.posterior_excursions import posterior_rows
 
 MINUTES = 30.0
@@ -125,3 +128,64 @@ def study_large_n() -> Measured:
     text = "epsilon " + ", ".join(f"{value:.3g}" for value in epsilon)
     text += "; IoU " + ", ".join(f"{value:.3f}" for value in iou)
     return Measured(text, bool(np.all(np.diff(epsilon) < 0) and np.all(np.diff(iou) > 0)))
+
+
+ROOT = Path(__file__).parents[1]
+TABLES = next(folder for folder in (ROOT.parent / "shared" / "data", ROOT / "studies" / "data") if folder.is_dir())
+ACCOUNTS = ("published", "certified Rényi", "best")
+
+
+def _stated() -> dict[tuple[str, str], list[float]]:
+    """The table of the study of London in docs/studies.md: numbers by survey and release."""
+    lines = (ROOT / "docs/studies.md").read_text(encoding="utf-8").splitlines()
+    head = next(index for index, line in enumerate(lines) if line.startswith("| release, epsilon |"))
+    names = [name.strip(" `") for name in lines[head].split("|")[2:-1]]
+    found = {}
+    for line in lines[head + 2 :]:
+        if not line.startswith("|"):
+            break
+        release, *cells = (cell.strip() for cell in line.split("|")[1:-1])
+        for name, cell in zip(names, cells, strict=True):
+            if cell:
+                found[name, release] = [float(word.strip("[],")) for word in cell.split()]
+    return found
+
+
+def _overlaps(found: dict[str, Any]) -> dict[str, tuple[float, ...]]:
+    """IoU by release, named as in the table."""
+    rows: dict[str, tuple[float, ...]] = {
+        "all places": (found["without"]["all"][0],),
+        "map of the public part": (found["without"]["earlier"][0],),
+    }
+    for account, each in zip(ACCOUNTS, found["paths"], strict=True):
+        rows[f"path, {account} account, 9"] = quartiles(each["iou"])
+    return rows | {f"kernel sum of {e['of']}, {e['epsilon']:g}": quartiles(e["iou"]) for e in found["sums"]}
+
+
+@claim(
+    "map",
+    "Study of London and three other surveys at full scale: IoU in docs/studies.md, medians and quartiles of 200 fresh "
+    "releases; smallest scales of a path at ridge 30; cpu minutes on one core",
+    "within .01; as stated; <= 20",
+    slow=True,
+)
+def study_london() -> Measured:
+    stated, gaps, start = _stated(), [], time.process_time()
+    here = {name: survey for name, survey in SURVEYS.items() if survey.where(TABLES)}
+    medians, scales = [], {}
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        for name, survey in here.items():
+            found = mapped(Run("full", Path(folder), data=TABLES), survey)
+            scales[name] = dict(found["scales"])[30.0]
+            for release, values in _overlaps(found).items():
+                gaps += np.abs(np.subtract(values, stated.pop((name, release)))).tolist()
+                medians.append(f"{name}, {release}: {values[0]:.3f}")
+    minutes = (time.process_time() - start) / 60.0
+    told = [f"{scale:.3g}" for scale in scales["homes"]]
+    page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
+    forgotten = [key for key in stated if key[0] in here]
+    return Measured(
+        f"{'; '.join(medians)}; largest gap {max(gaps):.4f}; scales {', '.join(told)}; {minutes:.1f} cpu minutes"
+        + ("" if len(here) == len(SURVEYS) else f"; skipped {', '.join(set(SURVEYS) - set(here))}"),
+        max(gaps) <= 0.01 and not forgotten and all(scale.lstrip("0") in page for scale in told) and minutes <= 20.0,
+    )

@@ -199,12 +199,12 @@ def test_the_command(tmp_path):
     found = json.loads(run("bounds", "--out", tmp_path, "--json").split("\n{", 1)[-1].join(["{", ""]))
     assert len(found["files"]) == 6
     assert parts == {file: file.stat().st_mtime_ns for file in (tmp_path / "parts").iterdir()}
-    assert "studies:" in run("nothing", "--out", tmp_path, code=2)
+    assert "A study is one of" in run("nothing", "--out", tmp_path, code=2)
     assert "backend" in run("bounds", "--out", tmp_path, "--backend", "carrier-pigeon", code=2)
 
 
 def test_every_study_has_a_module(tmp_path):
     for name in STUDIES:
         assert callable(__import__(f"discretion.studies.{STUDIES[name][0]}", fromlist=["reports"]).reports)
-    with pytest.raises(ValueError, match="studies"):
+    with pytest.raises(ValueError, match="A study is one of"):
         reports("nothing", Run("quick", tmp_path))

@@ -20,6 +20,7 @@ def study(
     scale: Annotated[str, typer.Option(help=f"{' or '.join(SCALES)} (as published).")] = "quick",
     jobs: Annotated[int, typer.Option(help="Configurations at once; -1: one a core.")] = 1,
     seed: Annotated[int, typer.Option(help="To repeat a study.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder of data sets that are not bundled (london).")] = None,
     run_on: Annotated[str, typer.Option("--backend", help=f"{', '.join(BACKENDS)}.")] = "loky",
     address: Annotated[str | None, typer.Option(help="Of a dask or ray cluster; a local one if left out.")] = None,
     json_: Json = False,
@@ -29,7 +30,7 @@ def study(
     A study that was stopped goes on where it was: finished configurations are kept in OUT/parts.
     """
     with plain_errors():
-        run = Run(scale, out, jobs, seed)
+        run = Run(scale, out, jobs, seed, data)
         with backend(run_on, address):
             found = reports(name, run)
         files = [file for report in found for file in report.write(out)]

@@ -18,17 +18,18 @@ STUDIES = {
     "excursions-1d": ("excursions_1d", "Tables 1, 2 and 4: excursion sets on the line"),
     "excursions-2d": ("excursions_2d", "Table 3: excursion sets on the square"),
     "thompson-growth": ("thompson_growth", "growth of epsilon with the rounds of GP Thompson sampling"),
+    "london": ("london", "London, and three other surveys: what account and mechanism buy on real maps"),
     "large-n": ("large_n", "privacy for free: epsilon falls and IoU rises with n"),
 }
 """Module and subject by name."""
 
 
 def reports(name: str, run: Run) -> list[Report]:
-    """Run a study.
+    """The tables of the study `name`, computed as `run` says.
 
     ValueError for an unknown name.
     """
     if name not in STUDIES:
-        raise ValueError(f"studies: {', '.join(STUDIES)}; got {name!r}.")
+        raise ValueError(f"A study is one of {', '.join(STUDIES)}; got {name!r}.")
     make: Callable[[Run], list[Report]] = import_module(f"discretion.studies.{STUDIES[name][0]}").reports
     return make(run)

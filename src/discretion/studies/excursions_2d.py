@@ -93,10 +93,12 @@ def marginals(X: Floats, y: Floats, length_scale: float, ridges: Iterable[float]
     return found
 
 
-def cross_entropy(mean: Floats, deviation: Floats, inside: NDArray[np.bool_], scale: float) -> float:
-    """Mean BCE over the nodes, probabilities clipped to [1e-8, 1 - 1e-8]."""
+def cross_entropy(
+    mean: Floats, deviation: Floats, inside: NDArray[np.bool_], scale: float, clip: float = CLIP
+) -> float:
+    """Mean BCE over the nodes, probabilities clipped to [clip, 1 - clip]."""
     logs = log_ndtr(np.where(inside, mean, -mean) / (scale * deviation))
-    return -float(np.clip(logs, math.log(CLIP), math.log1p(-CLIP)).mean())
+    return -float(np.clip(logs, math.log(clip), math.log1p(-clip)).mean())
 
 
 def searched(worlds: Worlds, candidates: set[tuple[float, float, float]]) -> list[Choice]:

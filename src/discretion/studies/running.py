@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
-from joblib.parallel import get_active_backend
+from joblib import parallel_config
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from threadpoolctl import threadpool_limits
+
+from discretion.posterior.planner.parallel import as_they_come
 
 SCALES = ("quick", "full")
 BACKENDS = ("loky", "threading", "dask", "ray")
@@ -31,13 +31,16 @@ class Run:
     """How large a study is, on how many cores and where its results go.
 
     `scale` is "quick" (a minute or so) or "full" (as published); `jobs` as in joblib; `out` a folder. Results of single
-    configurations are kept in ``out/parts`` and read instead of computed again; delete them to start afresh.
+    configurations are kept in ``out/parts`` and read instead of computed again; delete them to start afresh. `seed` is
+    that of all simulated worlds. `data` is a folder with data sets that are not bundled, for the studies that have a
+    use for them. ValueError for another `scale`.
     """
 
     scale: str
     out: Path
     jobs: int = 1
     seed: int = 0
+    data: Path | None = None
 
     def __post_init__(self) -> None:
         if self.scale not in SCALES:
@@ -60,9 +63,8 @@ class Run:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=console) as bar:
             task = bar.add_task(study, total=len(files), completed=len(files) - len(missing))
-            tasks = (delayed(_numbered)(index, compute, settings[index]) for index in missing)
-            results: Any = Parallel(n_jobs=self.jobs, return_as=_as_they_come())(tasks)
-            for index, result in results:
+            for number, result in as_they_come(compute, [settings[index] for index in missing], self.jobs):
+                index = missing[number]
                 _written(files[index], {"setting": settings[index], "result": result})
                 bar.advance(task)
         return [json.loads(file.read_text(encoding="utf-8"))["result"] for file in files]
@@ -72,17 +74,6 @@ class Run:
 
         text = json.dumps([study, setting, __version__], sort_keys=True)
         return self.out / "parts" / f"{study}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-
-
-def _as_they_come() -> str:
-    """How joblib returns results: one by one where its backend can (ray's can't)."""
-    active: Any = get_active_backend()[0]
-    return "generator_unordered" if active.supports_return_generator else "list"
-
-
-def _numbered(index: int, compute: Callable[..., Any], setting: dict[str, Any]) -> tuple[int, Any]:
-    with threadpool_limits(1):
-        return index, compute(**setting)
 
 
 def _written(file: Path, data: Any) -> None:
@@ -98,9 +89,9 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def backend(name: str, address: str | None = None) -> Iterator[None]:
-    """Run what goes through joblib on this backend: dask and ray on the cluster at `address`, or a local one.
+    """Run what goes through joblib on the backend `name`: dask and ray on the cluster at `address`, or a local one.
 
-    ImportError with what to install where the backend is missing.
+    ValueError for a name that is not in `BACKENDS`; ImportError with what to install where the backend is missing.
     """
     if name not in BACKENDS:
         raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {name!r}.")
@@ -131,7 +122,11 @@ def backend(name: str, address: str | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Report:
-    """A table, and how to draw it. `rows` hold text and numbers."""
+    """A table, and how to draw it.
+
+    `rows` hold text and numbers, one for each of `columns`; `title` and `notes` stand above. Files are called `name`;
+    `draw` fills a figure of `size` inches (width, height).
+    """
 
     name: str
     title: str
