@@ -1,12 +1,13 @@
 # Everything a fresh machine with only Python needs:
 #   make demo    the main job on bundled real data, in a new .venv
 #   make test    the whole test run: style, types, walls, tests
+#   make docs    the documentation as a site that can be read from its files: build/site/index.html
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AREA ?=
 
-.PHONY: demo test check fast claims bench clean
+.PHONY: demo test check fast claims docs clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "discretion needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -33,6 +34,15 @@ check: $(VENV)/.installed-test
 
 fast: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -x
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
+# Strict: a warning is an error. The variable silences an advertisement.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 claims: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.claims $(AREA)
