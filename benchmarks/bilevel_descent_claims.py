@@ -14,12 +14,14 @@ import numpy as np
 from benchmarks.bilevel_peers import hypergradients, seconds
 from benchmarks.harness import Measured, claim
 from discretion.bilevel.backends import JaxBackend, TorchBackend, separable_gradients
+from discretion.bilevel.certified import certified_inner
+from discretion.bilevel.counts import Counts, SplitRecords
 from discretion.bilevel.descent import Descent
-from discretion.bilevel.families import BiasedRidge, RidgePenalty, Table
-from discretion.bilevel.hypergradient import certified_inner, hypergradient, implicit_gradient
-from discretion.bilevel.problem import Counts, Problem, SplitRecords
+from discretion.bilevel.families import BiasedRidge, LogisticPenalty, RidgePenalty, Table
+from discretion.bilevel.hypergradient import hypergradient, implicit_gradient
+from discretion.bilevel.losses import Problem
 from discretion.gp import Ball
-from discretion.privacy import SeededRandomness
+from discretion.privacy import FixedSizeGaussian, Neighbours, SeededRandomness, SubsampledGaussian
 from studies import bilevel_certificate, bilevel_inner_dimension, bilevel_meta_learning
 
 
@@ -27,17 +29,19 @@ from studies import bilevel_certificate, bilevel_inner_dimension, bilevel_meta_l
     "bilevel",
     "Mean length of the hypergradient after 60 noisy steps, n = 1000, epsilon = 4, delta = 1e-6, d_y = 2, 20, 200, "
     "2000, 100 runs; beside it all of the budget on noisy inner solutions, and the penalty method (3 runs)",
-    "0.0042, 0.0043, 0.0041, 0.0044 (25 %); noisy inner solutions 0.0036, 0.0033, 0.0129, 0.0992 (25 %)",
+    "0.0039 four times; noisy inner solutions 0.0030, 0.0035, 0.0126, 0.0996; penalty method 0.0378, 0.0298, 0.0331, "
+    "0.3410 (5 %)",
     slow=True,
 )
 def bilevel_inner_dimension_norms() -> Measured:
     found = bilevel_inner_dimension.rows()
     lengths = {name: np.array(list(values.values())) for name, values in found.items()}
     holds = all(
-        np.allclose(lengths[name], expected, rtol=0.25)
+        np.allclose(lengths[name], expected, rtol=0.05)
         for name, expected in (
-            ("noisy hypergradient", [0.0042, 0.0043, 0.0041, 0.0044]),
-            ("noisy inner solutions", [0.0036, 0.0033, 0.0129, 0.0992]),
+            ("noisy hypergradient", [0.0039] * 4),
+            ("noisy inner solutions", [0.0030, 0.0035, 0.0126, 0.0996]),
+            ("penalty method", [0.0378, 0.0298, 0.0331, 0.3410]),
         )
     )
     text = "; ".join(f"{name} {', '.join(f'{v:.4f}' for v in values)}" for name, values in lengths.items())
@@ -62,17 +66,24 @@ def bilevel_certificate_ablation() -> Measured:
 
 @claim(
     "bilevel",
-    "House prices, each 1 km square of London a record: share of what the centre that is not private gains over each "
-    "square alone, on squares kept back, at epsilon 0.5, 1 and 2, mean of 10 runs",
-    "at epsilon 1 at least 0.6, at 2 at least 0.8",
+    "House prices, each 1 km square of London a record: error on squares kept back, each square alone, with the centre "
+    "that is not private, and with private ones at epsilon 0.25, 0.5, 1 and 2, mean of 10 runs; share of the gain",
+    "0.877, 0.860; at least 0.877 at 0.25; 0.871, 0.863, 0.8605 (to 0.001); at 0.25 none, at 0.5 at least 0.25, "
+    "at 1 0.6, at 2 0.8; 990 squares",
     slow=True,
 )
 def bilevel_meta_learning_gain() -> Measured:
-    found = bilevel_meta_learning.result(epsilons=(0.5, 1.0, 2.0))
-    gain = found.alone - found.not_private
-    shares = [(found.alone - float(values.mean())) / gain for values in found.private.values()]
-    text = f"{', '.join(f'{share:.2f}' for share in shares)} of {gain:.4f}; {found.squares} squares"
-    return Measured(text, shares[1] >= 0.6 and shares[2] >= 0.8)
+    found = bilevel_meta_learning.result(epsilons=(0.25, 0.5, 1.0, 2.0))
+    errors = np.array([values.mean() for values in found.private.values()])
+    shares = (found.alone - errors) / (found.alone - found.not_private)
+    holds = np.allclose([found.alone, found.not_private], [0.877, 0.860], rtol=0, atol=1e-3)
+    holds &= np.allclose(errors[1:], [0.871, 0.863, 0.8605], rtol=0, atol=1e-3) and errors[0] >= 0.877
+    holds &= bool(np.all(shares[1:] >= [0.25, 0.6, 0.8])) and shares[0] <= 0.0 and found.squares == 990
+    text = (
+        f"{found.alone:.4f}, {found.not_private:.4f}; {', '.join(f'{each:.4f}' for each in errors)}; "
+        f"{', '.join(f'{share:.2f}' for share in shares)}; {found.squares} squares"
+    )
+    return Measured(text, bool(holds))
 
 
 def _ridge_by_losses(d: int, n: int) -> tuple[Problem, RidgePenalty, SplitRecords, SplitRecords]:
@@ -169,7 +180,7 @@ def bilevel_back_ends_agree() -> Measured:
                 made.inner_cross(x, y, v, placed),
                 made.inner_rows(x, y, v, placed),
                 made.outer_first(x, y, placed),
-                made.hypergradient(x, y, placed, placed, 1e-12)[0],
+                made.solve(x, y, v, placed, 1e-12)[0],
                 rows(x, records),
             ]
         )
@@ -195,7 +206,7 @@ def _large_step(d: int) -> None:
     "bilevel",
     "One noise-free step, d_y = 10,000, 300 records, jax, conjugate gradients, compilation included: CPU seconds; "
     "memory beyond the records at d_y = 10,000, 20,000, 40,000 (a Hessian would take 0.8, 3.2, 12.8 GB)",
-    "< 5 s; at most linear growth (20 %) beyond 60 MB for the compiler",
+    "< 2 s; <= 90 MB, and at most linear growth (20 %) beyond 60 MB for the compiler",
     slow=True,
 )
 def bilevel_large_inner_problem() -> Measured:
@@ -205,9 +216,8 @@ def bilevel_large_inner_problem() -> Measured:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         figures.append([float(each) for each in done.stdout.split()])
     spent, sizes = figures[0][0], [size for _, size in figures]
-    holds = spent < 5.0 and all(
-        size <= 1.2 * factor * sizes[0] + 60.0 for size, factor in zip(sizes, (1, 2, 4), strict=True)
-    )
+    holds = spent < 2.0 and sizes[0] <= 90.0
+    holds &= all(size <= 1.2 * factor * sizes[0] + 60.0 for size, factor in zip(sizes, (1, 2, 4), strict=True))
     return Measured(f"{spent:.2f} s; {', '.join(f'{size:.0f}' for size in sizes)} MB", holds)
 
 
@@ -229,6 +239,38 @@ def bilevel_peers_speed() -> Measured:
     ratio = times["discretion"] / min(peers)
     text = "; ".join(f"{name} {1e3 * value:.1f} ms" for name, value in times.items())
     return Measured(f"{ratio:.2f}: {text}; apart {apart:.0e}", ratio <= 1.2 and apart <= 1e-6)
+
+
+@claim(
+    "bilevel",
+    "Logistic penalty, 100,000 + 100,000 records, d_y = 20, 50 steps, epsilon = 1: noise on batches of a tenth and a "
+    "hundredth of the records over that on all, and CPU time; delta(0.1) of 20 steps of a tenth at noise 0.7: account "
+    "of subsets, and the pair of add/remove, which is not valid",
+    "<= 1.15 and <= 3.2; at most a third and a tenth; 0.368 and 0.286",
+    slow=True,
+)
+def bilevel_batches() -> Measured:
+    n, d, rng = 100_000, 20, np.random.default_rng(0)
+    A = rng.normal(size=(2 * n, d))
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    data = Table.split(A, np.sign(A @ rng.normal(size=d) + 0.3 * rng.normal(size=2 * n)), np.arange(2 * n) < n)
+    problem = LogisticPenalty(training=n, validation=n, dimension=d, penalties=(0.01, 10.0), candidates=None)
+    noises, times = [], []
+    for batch in (None, Counts(n // 10, n // 10), Counts(n // 100, n // 100)):
+        descent = Descent(problem=problem, epsilon=1.0, steps=50, rate=1.0, batch=batch, start=np.zeros(1))
+        start = time.process_time()
+        noises.append(float(descent.run(data, SeededRandomness(0)).noise[0]))
+        times.append(time.process_time() - start)
+    more, spent = [each / noises[0] for each in noises[1:]], [each / times[0] for each in times[1:]]
+    ours = (20 * FixedSizeGaussian(0.1, 0.7, neighbours=Neighbours.REPLACE)).delta(0.1)
+    usual = (20 * SubsampledGaussian(0.1, 0.7, neighbours=Neighbours.ADD_REMOVE)).delta(0.1)
+    holds = more[0] <= 1.15 and more[1] <= 3.2 and spent[0] <= 1 / 3 and spent[1] <= 0.1
+    holds &= abs(ours - 0.3679) < 1e-3 and abs(usual - 0.2858) < 1e-3
+    return Measured(
+        f"{more[0]:.3f} and {more[1]:.3f}; {spent[0]:.2f} and {spent[1]:.3f} of {times[0]:.1f} s; "
+        f"{ours:.4f} and {usual:.4f}",
+        bool(holds),
+    )
 
 
 @claim(

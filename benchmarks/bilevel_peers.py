@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.backends import JaxBackend
-from discretion.bilevel.hypergradient import certified_inner, implicit_gradient
-from discretion.bilevel.problem import Counts, Problem, SplitRecords
+from discretion.bilevel.certified import certified_inner
+from discretion.bilevel.counts import Counts, SplitRecords
+from discretion.bilevel.hypergradient import implicit_gradient
+from discretion.bilevel.losses import Problem
 from discretion.gp import Box
 
 __all__ = ["hypergradients", "seconds"]

@@ -4,7 +4,7 @@ f = -<y, z>, g = |y - x|^2/2 on [-1, 1], five points, epsilon = 2; one record of
 control believes in a quarter of the sensitivity. Samples give Clopper-Pearson bounds of the most telling event, which
 is chosen on other samples.
 
-``python -m studies.bilevel_audit [FIGURE]`` prints the table and draws the figure.
+``python -m studies.bilevel_audit [FIGURE]`` prints the table, and draws the figure if it has a name.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ def main() -> None:
     console = Console()
     console.print(table)
     console.print(f"Promised: {EPSILON:g}.")
-    draw(found, Path(sys.argv[1] if len(sys.argv) > 1 else "bilevel_audit.png"))
+    if len(sys.argv) > 1:
+        draw(found, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ a hundredth of that costs 1 %, and solvers converge linearly: gradient descent n
 1)) more steps, about 2.3 kappa. Logistic regression with a smooth penalty, 2,000 records, of which some features are
 shorter than others to vary kappa.
 
-``python -m studies.bilevel_certificate [FIGURE]`` prints the table and draws the figure.
+``python -m studies.bilevel_certificate [FIGURE]`` prints the table, and draws the figure if it has a name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table as Sheet
 
+from discretion.bilevel.certified import certified_inner
+from discretion.bilevel.counts import SplitRecords
 from discretion.bilevel.families import LogisticPenalty, Table
 from discretion.bilevel.first_order import gradient_descent, lbfgs
-from discretion.bilevel.hypergradient import certified_inner
-from discretion.bilevel.problem import SplitRecords
 from discretion.bilevel.sensitivity import hypergradient_error, hypergradient_sensitivity, inexactness
 from discretion.bilevel.solvers import newton
 
@@ -114,7 +114,8 @@ def main() -> None:
         counts = [str(count) for count in row.gradients.values()]
         table.add_row(f"{row.kappa:.0f}", f"{row.share:g}", f"{row.noise:.3f}", *counts)
     Console().print(table)
-    draw(found, Path(sys.argv[1] if len(sys.argv) > 1 else "bilevel_certificate.png"))
+    if len(sys.argv) > 1:
+        draw(found, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ orthonormal B (d_y, 2), u = B e: d_x = 2 and every d_y pose the same problem. 60
 Beside it two methods that release the inner variable: all of the budget on noisy inner solutions (exact, as the mean
 of the c is all there is to know), and the first-order penalty method.
 
-``python -m studies.bilevel_inner_dimension [FIGURE]`` prints the table and draws the figure.
+``python -m studies.bilevel_inner_dimension [FIGURE]`` prints the table, and draws the figure if it has a name.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from rich.console import Console
 from rich.table import Table
 
 from discretion.bilevel.constants import Constants
+from discretion.bilevel.counts import Counts, Layout
 from discretion.bilevel.descent import Descent
+from discretion.bilevel.losses import Problem
 from discretion.bilevel.penalty import PenaltyDescent
-from discretion.bilevel.problem import BilevelProblem, Counts, InnerSolution, Layout, Problem
+from discretion.bilevel.problem import BilevelProblem
+from discretion.bilevel.solvers import InnerSolution
 from discretion.gp import Box
 from discretion.privacy import Neighbours, SeededRandomness, gaussian_mu
 
@@ -63,6 +66,7 @@ class Centres(BilevelProblem):
     counts: ClassVar[Counts] = Counts(N)  # pyright: ignore[reportIncompatibleVariableOverride]
     neighbours: ClassVar[Neighbours] = Neighbours.REPLACE  # pyright: ignore[reportIncompatibleVariableOverride]
     x_domain: ClassVar[Box] = Box((-10.0,) * D_X, (10.0,) * D_X)  # pyright: ignore[reportIncompatibleVariableOverride]
+    inner_domain: ClassVar[str] = "everywhere"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @cached_property
     def _facts(self) -> Constants:
@@ -187,7 +191,8 @@ def main() -> None:
     for name, values in found.items():
         table.add_row(name, *(f"{values[d]:.4f}" for d in DIMENSIONS))
     Console().print(table)
-    draw(found, Path(sys.argv[1] if len(sys.argv) > 1 else "bilevel_inner_dimension.png"))
+    if len(sys.argv) > 1:
+        draw(found, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

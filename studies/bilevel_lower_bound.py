@@ -3,7 +3,7 @@
 f = -<y, z>, g = |y - x|^2/2, |x| <= 1, z in {-1/sqrt(d), 1/sqrt(d)}^d, with hard data: a mean as short as privacy can
 still hide, min(n, d/epsilon)/n (pure) or sqrt(d log(1/delta))/(n epsilon) (approximate).
 
-``python -m studies.bilevel_lower_bound [FIGURE]`` prints the table and draws the figure.
+``python -m studies.bilevel_lower_bound [FIGURE]`` prints the table, and draws the figure if it has a name.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def main() -> None:
     console = Console()
     console.print(table)
     console.print("Slopes in n: {:.2f}, {:.2f}; in d: {:.2f}, {:.2f}".format(*found.slopes))
-    draw(found, Path(sys.argv[1] if len(sys.argv) > 1 else "bilevel_lower_bound.png"))
+    if len(sys.argv) > 1:
+        draw(found, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

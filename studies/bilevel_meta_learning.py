@@ -10,7 +10,7 @@ there is to do. A quarter of the squares is kept back; the table shows their err
 (x = 0, each square alone) and with the centre of as many steps without noise. Scales come from 2017, which counts as
 public.
 
-``python -m studies.bilevel_meta_learning [FIGURE]`` prints the table and draws the figure.
+``python -m studies.bilevel_meta_learning [FIGURE]`` prints the table, and draws the figure if it has a name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from discretion.bilevel.separable import AdaptiveClip, SeparableDescent
+from discretion.bilevel import AdaptiveClip, SeparableDescent
 from discretion.datasets import london_sales
 from discretion.gp import Ball
 from discretion.privacy import SeededRandomness
@@ -122,7 +122,7 @@ def private_centre(held: Tasks, epsilon: float, seed: int) -> Floats:
         rate=RATE,
         epsilon=epsilon,
         delta=DELTA,
-        adaptive_clip=AdaptiveClip(quantile=0.8),
+        adaptive_clip=AdaptiveClip(quantile=0.8, share=0.02),
         unit="one square of 1 km with all its sales",
     )
     return descent.run(held, SeededRandomness(seed)).x
@@ -179,7 +179,8 @@ def main() -> None:
         table.add_row(f"epsilon = {epsilon:g}", f"{values.mean():.4f} +- {spread:.4f}")
     table.add_row("not private", f"{found.not_private:.4f}")
     Console().print(table)
-    draw(found, Path(sys.argv[1] if len(sys.argv) > 1 else "bilevel_meta_learning.png"))
+    if len(sys.argv) > 1:
+        draw(found, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Choosing the penalty of a regression privately, on real tables and on synthetic ones of many sizes.
 
 Half of the records fit the model, half choose among 21 penalties; expected excess of the validation loss, exactly, from
-the chances of each penalty. The score that is used if none is asked for has an asterisk. Rows are divided by a length
-that their makers' scaling suggests, and shortened to 1.
+the chances of each penalty. The score that is used if none is asked for has an asterisk, and two where the report says
+beforehand that the choice is informative. Rows are divided by a length that their makers' scaling suggests, and
+shortened to 1.
 
-``python -m studies.bilevel_penalties [FIGURE]`` prints the table and draws the figure.
+``python -m studies.bilevel_penalties [FIGURE]`` prints the table, and draws the figure if it has a name.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Row:
         uniform: excess of a uniform choice.
         plain, candidate: expected excess at EPSILONS.
         default: the score that is taken if none is asked for, at each epsilon.
+        forecast: excess over that of a uniform choice that the report then expects, before any record is read.
+        informative: what it says of the choice.
         seconds: of processor time, the grid included.
     """
 
@@ -54,6 +57,8 @@ class Row:
     plain: Floats
     candidate: Floats
     default: tuple[str, ...]
+    forecast: Floats
+    informative: tuple[bool, ...]
     seconds: float
 
     @property
@@ -80,13 +85,16 @@ def choice(name: str, kind: type[RidgePenalty] | type[LogisticPenalty], A: Float
     values = problem.values(first.points, problem.ingest(Table.split(A, b, ~held)), first.plan.tolerances)
     over = values - values.min()
     found: dict[str, list[float]] = {"plain": [], "candidate": []}
-    default = []
+    default, forecast, informative = [], [], []
     for epsilon in EPSILONS:
         for score, column in found.items():
             chosen: Any = score
             mechanism = ExponentialMechanism(problem=problem, epsilon=float(epsilon), score=chosen)
             column.append(float(over @ probabilities(mechanism.scores(values))))
-        default.append(ExponentialMechanism(problem=problem, epsilon=float(epsilon)).plan.score)
+        report = ExponentialMechanism(problem=problem, epsilon=float(epsilon)).report()
+        default.append(report.score)
+        forecast.append(report.forecasts[0].share)
+        informative.append(report.informative)
     return Row(
         name,
         n,
@@ -96,6 +104,8 @@ def choice(name: str, kind: type[RidgePenalty] | type[LogisticPenalty], A: Float
         np.array(found["plain"]),
         np.array(found["candidate"]),
         tuple(default),
+        np.array(forecast),
+        tuple(informative),
         time.process_time() - start,
     )
 
@@ -154,17 +164,20 @@ def main() -> None:
     """Print the table and draw the figure."""
     rows = real() + made_up()
     columns = [f"eps {epsilon:g}" for epsilon in EPSILONS]
-    table = Printed("table", "n", "Delta", "spread", "uniform", "score", *columns, "cpu s")
+    title = "Expected excess of the validation loss (* default score, ** informative by its report)"
+    table = Printed("table", "n", "Delta", "spread", "uniform", "score", *columns, "cpu s", title=title)
     for row in rows:
         facts = row.name, f"{row.n:,}", f"{row.range:.3g}", f"{row.spread:.4f}", f"{row.uniform:.4f}"
         for score, values, last in (("plain", row.plain, ""), ("candidate", row.candidate, f"{row.seconds:.1f}")):
             marked = (
-                f"{value:.4f}{'*' if used == score else ''}" for value, used in zip(values, row.default, strict=True)
+                f"{value:.4f}{('**' if informs else '*') if used == score else ''}"
+                for value, used, informs in zip(values, row.default, row.informative, strict=True)
             )
             table.add_row(*facts, score, *marked, last)
             facts = ("",) * len(facts)
     Console(width=160).print(table)
-    draw(rows, Path(sys.argv[1] if len(sys.argv) > 1 else "bilevel_penalties.png"))
+    if len(sys.argv) > 1:
+        draw(rows, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

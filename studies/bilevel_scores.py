@@ -2,7 +2,7 @@
 
 41 values of lambda in [1e-3, 10], outer loss 0.2 + (log10 lambda)^2/30, of which one record moves 0.002/lambda.
 
-``python -m studies.bilevel_scores [FIGURE]`` prints the table and draws the figure.
+``python -m studies.bilevel_scores [FIGURE]`` prints the table, and draws the figure if it has a name.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from discretion.bilevel.exponential import candidate_scores
 from discretion.bilevel.samplers import probabilities
+from discretion.bilevel.scores import candidate_scores
 
 Floats = NDArray[np.float64]
 
@@ -58,11 +58,12 @@ def draw(rows: Floats, path: Path) -> None:
 def main() -> None:
     """Print the table and draw the figure."""
     rows = np.array([excess(float(epsilon)) for epsilon in EPSILONS])
-    table = Table("epsilon", "one sensitivity for all", "each candidate's own")
+    table = Table("epsilon", "one sensitivity for all", "each candidate's own", title="Expected excess")
     for epsilon, row in zip(EPSILONS, rows, strict=True):
         table.add_row(f"{epsilon:g}", *(f"{each:.4f}" for each in row))
     Console().print(table)
-    draw(rows, Path(sys.argv[1] if len(sys.argv) > 1 else "bilevel_scores.png"))
+    if len(sys.argv) > 1:
+        draw(rows, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

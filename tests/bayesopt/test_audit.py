@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from discretion.bayesopt import SGD, Linear, LocalSearch, Study
-from discretion.bayesopt.clipping import clip
 from discretion.bayesopt.kernels import gradient_kernel
 from discretion.bayesopt.surrogate import GradientPosterior
 from discretion.gp import RBF
 from discretion.privacy import SeededRandomness
+from discretion.privacy.clipping import clip
 
 N, STEPS, MU, CLIP = 20, 10, 1.0, 1.0
 

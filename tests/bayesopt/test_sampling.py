@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, kstest, norm
+from scipy.stats import kstest, norm
 
 from discretion.bayesopt import SGD, AdaptiveClip, Evaluations, Late, Linear, LocalSearch, Polynomial, Study, minimize
-from discretion.bayesopt.sampling import sampled_loss, sampling_rate, scattered, secret_sample
+from discretion.bayesopt.sampling import sampled_loss, scattered
 from discretion.privacy import (
     GaussianDP,
     Ledger,
@@ -15,7 +15,6 @@ from discretion.privacy import (
     PublicError,
     SeededRandomness,
     SubsampledGaussian,
-    SystemRandomness,
 )
 
 N, RATE = 60, 0.25
@@ -41,22 +40,6 @@ def told(study):
 
 
 # --- the sample
-
-
-def test_each_record_takes_part_with_the_stated_probability():
-    n = 200_000
-    for rate in (0.25, 0.3, 2.0**-30 * 12345):
-        found = secret_sample(n, sampling_rate(rate), SystemRandomness())
-        assert binomtest(len(found), n, rate).pvalue > 1e-6
-        assert (np.diff(found) > 0).all()
-
-
-@pytest.mark.parametrize("rate", [0.1, 1 / 3, 0.999999, 1e-5, 3e-9])
-def test_the_rate_that_is_used_is_the_one_accounted(rate):
-    used = sampling_rate(rate)
-    assert used <= rate
-    assert used == pytest.approx(rate, rel=1e-9)
-    assert int(used * 2.0**64) / 2**64 == used  # so that words below it have exactly that share
 
 
 def test_a_sample_lasts_a_step():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from discretion.bilevel.backends import JaxBackend, TorchBackend, separable_gradients
-from discretion.bilevel.problem import Counts, Problem, SplitRecords
+from discretion.bilevel.counts import Counts, SplitRecords
+from discretion.bilevel.losses import Problem
 from discretion.gp import Box
 from discretion.privacy import PublicError
 

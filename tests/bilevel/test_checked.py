@@ -5,17 +5,23 @@ import math
 import numpy as np
 import pytest
 
+from discretion.bilevel.clipped import ClippedBilevel
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
+from discretion.bilevel.continuous import ConvexExponential
 from discretion.bilevel.descent import Descent
+from discretion.bilevel.domains import Grid
 from discretion.bilevel.exponential import ExponentialMechanism
-from discretion.bilevel.families import BiasedRidge, RidgePenalty
+from discretion.bilevel.families import BiasedRidge, QuadraticMean, RidgePenalty
 from discretion.bilevel.first_order import lbfgs
 from discretion.bilevel.inner import InnerRelease
 from discretion.bilevel.linear import Table
+from discretion.bilevel.losses import Problem
 from discretion.bilevel.penalty import PenaltyDescent
-from discretion.bilevel.problem import Grid, InnerNotCertified, InnerSolution, Problem
+from discretion.bilevel.regularised import RegularisedExponential
 from discretion.bilevel.separable import SeparableDescent
+from discretion.bilevel.solvers import InnerNotCertified, InnerSolution
 from discretion.bilevel.tuned import TunedModel
+from discretion.bilevel.warm_start import warm_start
 from discretion.gp import Ball, Box
 from discretion.privacy import PublicError, SeededRandomness
 
@@ -93,6 +99,28 @@ def test_a_solver_that_says_it_got_there_is_not_believed(answer):
         Descent(problem=problem(solver=liar), mu=0.5, steps=1, rate=0.1).run(records(), NONE)
 
 
+class Quick(Means):
+    """A back end with a minimiser and a linear solver of its own, both wrong."""
+
+    def minimise(self, x, y, Z, tolerance):
+        return y + 5.0
+
+    def solve(self, x, y, b, Z, tolerance):
+        return b + 5.0, self.inner_hvp(x, y, b + 5.0, Z)
+
+
+def test_a_back_end_is_not_believed_either(monkeypatch):
+    one = problem(facts={"D_fx": 1.0})
+    object.__setattr__(one, "derivatives", Quick(*SQUARE))
+    with pytest.raises(InnerNotCertified, match="inner solver"):
+        one.certified(np.array([1.0]), records(), 1e-9)
+    with pytest.raises(InnerNotCertified, match="inner solver"):
+        InnerRelease(problem=one, x=np.array([1.0]), mu=0.5).run(records(), NONE)
+    monkeypatch.setattr(Quick, "minimise", lambda self, x, y, Z, tolerance: np.zeros(1))
+    with pytest.raises(InnerNotCertified, match="linear solve"):
+        Descent(problem=one, mu=0.5, steps=1, rate=0.1).run(records(), NONE)
+
+
 # g = 1 - exp(-u^2/2): on Y = [-0.8, 0.8], with |z| <= 0.1, its curvature is at least 0.126; elsewhere it is not convex
 HILL = (lambda u: u * np.exp(-u * u / 2), lambda u: (1 - u * u) * np.exp(-u * u / 2))
 HILL_FACTS = {"mu_g": 0.126, "L_gy": 0.607, "D_g": 0.2, "D_y": 0.2}
@@ -131,11 +159,35 @@ def test_somebody_says_where_the_constants_hold():
             make()
     said = InnerRelease(problem=problem(), x=np.zeros(1), mu=1.0).run(records(), NONE).certificate
     assert any("at every y" in each for each in said.declared)
-    kept = Descent(problem=silent, inner_domain=WITHIN, mu=1.0, steps=1, rate=0.1).run(records(), NONE).certificate
+    kept = Descent(problem=problem(inner_domain=WITHIN), mu=1.0, steps=1, rate=0.1).run(records(), NONE).certificate
     assert any("inner domain contains" in each for each in kept.declared)
     for wrong in ("somewhere", Box((0.0, 0.0), (1.0, 1.0))):
         with pytest.raises(ValueError, match="inner_domain"):
             problem(inner_domain=wrong)
+
+
+class Foreign(QuadraticMean):
+    """A problem of somebody's own, with constants and nothing about where they hold."""
+
+    verified = False
+    inner_domain = None
+
+
+def test_a_problem_of_your_own_says_so_too():
+    foreign = Foreign(records=20, dimension=1)
+    for make in (
+        lambda: ExponentialMechanism(problem=foreign, epsilon=1.0),
+        lambda: InnerRelease(problem=foreign, x=np.zeros(1), mu=1.0),
+        lambda: Descent(problem=foreign, mu=1.0, steps=1, rate=0.1),
+        lambda: ConvexExponential(problem=foreign, epsilon=1.0),
+        lambda: RegularisedExponential(problem=foreign, epsilon=1.0),
+        lambda: warm_start(foreign, records(), epsilon=1.0, steps=1, rate=0.1),
+    ):
+        with pytest.raises(MissingConstant, match="inner_domain"):
+            make()
+    object.__setattr__(foreign, "inner_domain", "everywhere")
+    made = ConvexExponential(problem=foreign, epsilon=1.0).run(records(), NONE).certificate
+    assert any("at every y" in each for each in made.declared)
 
 
 def test_contradictory_constants_are_refused():
@@ -154,6 +206,22 @@ def test_contradictory_constants_are_refused():
 def test_no_noise_follows_from_no_sensitivity(D_g):
     with pytest.raises(Refused, match="D_g"):
         InnerRelease(problem=problem(facts={"D_g": D_g}), x=np.zeros(1), mu=1.0)
+
+
+def test_the_rule_of_the_output_is_checked():
+    silent, wide = problem(), {"mu": 1.0, "steps": 2, "rate": 0.1, "output": "nonsense"}
+    for make in (
+        lambda: Descent(problem=silent, **wide),
+        lambda: SeparableDescent(gradients=abs, domain=BOX, records=20, clip=1.0, **wide),
+        lambda: ClippedBilevel(problem=silent, clips=(1.0,) * 3, rates=(1.0,) * 3, steps=2, mu=1.0, output="nonsense"),
+        lambda: PenaltyDescent(
+            problem=silent, weight=1.0, clip=1.0, inner_clip=1.0, inner_steps=1, inner_rate=1.0, **wide
+        ),
+    ):
+        with pytest.raises(ValueError, match="output must be"):
+            make()
+    with pytest.raises(ValueError, match="whole number"):
+        SeparableDescent(gradients=abs, domain=BOX, records=20.5, clip=1.0, mu=1.0, steps=2, rate=0.1)
 
 
 def test_a_step_needs_a_budget():
@@ -196,6 +264,25 @@ def test_offsets_that_drown_the_values_are_refused():
         TunedModel(kind="ridge", records=20, dimension=1, choice_epsilon=0.5, mu=1e-6, penalties=(1e-8, 10.0))
 
 
+def test_a_loss_whose_rounding_exceeds_what_is_allowed_stops_the_run(monkeypatch):
+    """y moves with a record by 2/n, and rounding of a loss of 1e12 by more than a thousandth of that."""
+    own = Means.outer_value
+    choice = ExponentialMechanism(problem=problem(), epsilon=1.0, grid=Grid.of([-1.0, 0.5, 1.0]))
+    convex = ConvexExponential(problem=problem(), epsilon=1.0, convex=True)
+    for size, stops in ((1e6, False), (-1e12, True), (math.inf, True)):
+        monkeypatch.setattr(Means, "outer_value", lambda *parts, size=size: size + own(*parts))
+        for mechanism in (choice, convex):
+            if not stops:
+                made = mechanism.run(records(), NONE).certificate
+                assert any("2^-53" in each for each in made.limits) == (mechanism is convex)
+                continue
+            with pytest.raises(PublicError, match="finite") as told:
+                mechanism.run(records(), NONE)
+            assert "e+" not in str(told.value)
+    assert any("no large terms cancel" in each for each in problem().declarations)
+    assert not any("no large terms cancel" in each for each in QuadraticMean(records=4, dimension=1).declarations)
+
+
 def test_the_order_of_records_is_declared():
     model = TunedModel(kind="ridge", records=20, dimension=1, choice_epsilon=1.0)
     rng = np.random.default_rng(0)
@@ -224,6 +311,46 @@ def test_what_losses_print_is_not_seen(capsys):
     mechanism.run(records(), NONE)
     mechanism.sample_uncertified(records(), NONE)
     assert capsys.readouterr() == ("", "")
+
+
+# --- what a differentiator would say of one record ---
+
+
+@pytest.fixture
+def searching_for_nan():
+    """Modes in which a differentiator raises an error where a number is NaN."""
+    jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
+    jax.config.update("jax_debug_nans", True)
+    jax.config.update("jax_debug_infs", True)
+    torch.autograd.set_detect_anomaly(True)
+    yield jax, torch
+    jax.config.update("jax_debug_nans", False)
+    jax.config.update("jax_debug_infs", False)
+    torch.autograd.set_detect_anomaly(False)
+
+
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_a_record_without_a_number_is_no_error(name, searching_for_nan):
+    from discretion.bilevel.backends import separable_gradients
+
+    jax, torch = searching_for_nan
+    sqrt, backend = (jax.numpy.sqrt, "jax.numpy") if name == "jax" else (torch.sqrt, "torch")
+    rows = separable_gradients(
+        backends()[backend](),
+        lambda x, y, z: (0.5 * (y * z[0] - z[1]) ** 2).sum() + sqrt(z[2]) * y[0],
+        lambda x, y, z: (0.5 * (y * z[0] - z[1]) ** 2).sum(),
+        inner_reg=lambda x, y: (0.5 * (y - x) ** 2).sum(),
+        y_init=np.zeros(1),
+    )
+    Z = np.array([[1.0, 2.0, 1.0], [np.nan, 1.0, 1.0], [1.0, 1.0, -1.0], [np.inf, 0.0, 0.0], [2.0, 1.0, 4.0]])
+    found = rows(np.array([0.3]), Z)[:, 0]
+    np.testing.assert_array_equal(np.isnan(found), [False, True, True, True, False])
+    np.testing.assert_allclose(found[[0, 4]], rows(np.array([0.3]), Z[[0, 4]])[:, 0], rtol=1e-12)
+    if name == "jax":
+        with pytest.raises(FloatingPointError):
+            jax.numpy.sqrt(-1.0)
+    else:
+        assert torch.is_anomaly_enabled()
 
 
 # --- empty data sets, under add/remove ---

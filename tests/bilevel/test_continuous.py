@@ -7,9 +7,10 @@ import pytest
 from scipy.stats import kstest
 
 from discretion.bilevel.constants import Constants, Refused
-from discretion.bilevel.continuous import ConvexExponential, RegularisedExponential, inexact_gaussian, tie_dimension
+from discretion.bilevel.continuous import ConvexExponential, tie_dimension
+from discretion.bilevel.counts import Counts, SplitRecords
 from discretion.bilevel.families import BiasedRidge, LogisticPenalty, QuadraticMean, RidgePenalty, Table
-from discretion.bilevel.problem import Counts, SplitRecords
+from discretion.bilevel.regularised import RegularisedExponential, inexact_gaussian
 from discretion.bilevel.sensitivity import hypergradient_sensitivity
 from discretion.gp import Ball, Box
 from discretion.privacy import (

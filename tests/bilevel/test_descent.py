@@ -8,14 +8,16 @@ import pytest
 from scipy.stats import kstest
 
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
+from discretion.bilevel.counts import Counts, SplitRecords
 from discretion.bilevel.descent import Descent, default_steps, noisy_hypergradient
 from discretion.bilevel.exponential import ExponentialMechanism
 from discretion.bilevel.families import BiasedRidge, HuberPenalty, LogisticPenalty, QuadraticMean, RidgePenalty, Table
 from discretion.bilevel.hypergradient import hypergradient
+from discretion.bilevel.losses import Problem
 from discretion.bilevel.outputs import public_output
-from discretion.bilevel.problem import Counts, InnerNotCertified, InnerSolution, Problem, SplitRecords
 from discretion.bilevel.recomputation import LOSSES
 from discretion.bilevel.sensitivity import hypergradient_sensitivity, smoothness
+from discretion.bilevel.solvers import InnerNotCertified, InnerSolution
 from discretion.bilevel.warm_start import WarmStart, warm_start
 from discretion.gp import Ball, Box
 from discretion.privacy import (
@@ -75,7 +77,7 @@ def test_no_neighbour_moves_a_computed_gradient_by_more_than_its_sensitivity(pro
             y = exact + sign * 0.9 * step.alpha * push
             q = problem.hypergradient(x, y, held)[0]
             off = sign * 0.9 * step.tau * push
-            q = q - problem.inner_cross(x, y, problem.linear_solve(x, y, off, held)[0], held)
+            q = q - problem.inner_cross(x, y, problem.linear_solve(x, y, off, held), held)
             gradients.append(q)
         largest = max(largest, float(np.linalg.norm(gradients[0] - gradients[1])) / step.sensitivity)
     assert largest <= 1 + 1e-9
@@ -322,6 +324,27 @@ def test_missing_constants_are_named():
     assert "You answer for the constants" in str(report)
 
 
+class AtPoints(RidgePenalty):
+    """A family that says nothing of the domain as a whole."""
+
+    def constants(self, x=None):
+        if x is None:
+            raise MissingConstant("give declared=Constants(...) too.")
+        return super().constants(x)
+
+
+def test_report_says_why_there_is_no_bound():
+    local = AtPoints(**SIZES, penalties=(0.1, 10.0), candidates=None)
+    with pytest.raises(MissingConstant, match=r"Give rate; .* declared="):
+        Descent(problem=local, mu=1.0, steps=3)
+    text = Descent(problem=local, mu=1.0, steps=3, rate=0.1).report().text()
+    assert "No bound of the hypergradient. give declared=" in text
+    report = Descent(problem=RIDGE, mu=1.0, steps=3, rate=1.0).report()
+    assert report.expected == math.inf
+    assert f"above 1/b_Phi = {1 / smoothness(RIDGE.constants()):.3g}" in report.text()
+    assert report.longest < report.steepest
+
+
 def test_add_remove_uses_single_terms():
     other = BiasedRidge(**SIZES, domain=Ball((0.0, 0.0, 0.0), 2.0), strength=0.5, neighbours="add-remove")
     one, two = (Descent(problem=p, mu=1.0, steps=1).step(np.zeros(3)).sensitivity for p in (other, BIASED))
@@ -345,3 +368,16 @@ def test_default_steps_balance_the_bound():
         others = [Descent(problem=problem, mu=0.5, steps=t).report().expected for t in (T // 3, 3 * T)]
         assert best.report().expected < min(others)
     assert best.eta == pytest.approx(0.5 / smoothness(problem.constants()))
+
+
+def test_a_warm_start_is_what_its_certificate_says():
+    """Number of steps and price do not hang on the point that is chosen."""
+    run = warm_start(RIDGE, records(), epsilon=2.0, delta=1e-6, rate=0.1, randomness=SeededRandomness(1))
+    stated = run.certificate.parameters["descent"]
+    assert stated["steps"] == len(run.gradients)
+    assert stated["start"] == "the choice"
+    assert not {"constants", "sensitivity", "noise"} & set(stated)
+    assert run.report().epsilon == run.certificate.epsilon
+    assert "the choice of the start included" in run.report().text()
+    with pytest.raises(ValueError, match="batch"):
+        warm_start(RIDGE, records(), epsilon=2.0, steps=2, rate=0.1, batch=Counts(3, 3))

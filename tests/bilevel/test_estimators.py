@@ -1,17 +1,23 @@
 """Models that choose their own penalty."""
 
+import dataclasses
+import traceback
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import check_estimator
 
+from discretion.bilevel.constants import Refused
+from discretion.bilevel.counts import SplitRecords
 from discretion.bilevel.estimators import LogisticRegressionCV, RidgeCV
-from discretion.bilevel.families import RidgePenalty, Table
+from discretion.bilevel.families import QuadraticMean, RidgePenalty, Table
 from discretion.bilevel.inner import InnerRelease, perturbed
-from discretion.bilevel.problem import SplitRecords
+from discretion.bilevel.recomputation import LOSSES
 from discretion.bilevel.sensitivity import inner_shift
 from discretion.bilevel.tuned import TunedModel
-from discretion.privacy import BudgetExceeded, Ledger, PublicError, SeededRandomness, SystemRandomness
+from discretion.privacy import BudgetExceeded, Ledger, PublicError, SeededRandomness, SystemRandomness, verify
 
 
 def data(n=4000, d=4, seed=0):
@@ -81,7 +87,133 @@ def test_penalty_alone():
     assert 0.999 < model.privacy_loss(len(X)).epsilon(1e-6) <= 1.0
     with pytest.raises(AttributeError, match="Only the penalty"):
         model.predict(X)
-    assert "Within reach" in model.report(len(X)).text()
+    assert "No model is released" in model.report(len(X)).text()
+
+
+def test_report_begins_with_price_noise_and_verdict():
+    model = RidgeCV(4.0, (0.0, 100.0), epsilon=2.0, penalties=(0.01, 10.0))
+    report = model.report(200_000)
+    price, noise, verdict = report.text().splitlines()[:3]
+    assert "epsilon = 2.0000 at delta = 1e-06" in price
+    assert "units of y" in noise
+    assert verdict.startswith("Not informative")
+    assert not report.informative
+    whole = model.mechanism(200_000).whole
+    found = InnerRelease(problem=whole, x=np.log([0.01]), mu=report.mu).noise
+    assert report.noise[0] == pytest.approx(50.0 * found)
+    assert report.noise[1] < report.noise[0]
+    logistic = LogisticRegressionCV((0, 1), epsilon=2.0).report(10_000)
+    assert "log odds" in logistic.text()
+    for model in (RidgeCV, LogisticRegressionCV):
+        report = model(epsilon=2.0, choice_score="candidate", choice_spread=0.01).report(10_000)
+        assert report.choice.score == "candidate"
+        assert report.choice.spread == 0.01
+
+
+def test_no_model_of_an_earlier_fit_is_left():
+    X, y = data(400)
+    model = RidgeCV(epsilon=20.0, randomness=SeededRandomness(4)).fit(X, y)
+    assert hasattr(model, "coef_")
+    model.set_params(release_model=False).fit(X, y)
+    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "intercept_")
+
+
+def test_predictions_are_classes_of_the_fit():
+    X, y = data(400)
+    model = LogisticRegressionCV((0, 1), epsilon=20.0, randomness=SeededRandomness(4)).fit(X, (y > 0).astype(int))
+    before = model.predict(X)
+    assert np.array_equal(model.set_params(classes=("x", "y")).predict(X), before)
+
+
+def test_an_unknown_kind_is_refused():
+    given = {"records": 100, "dimension": 2, "choice_epsilon": 1.0, "mu": 1.0}
+    with pytest.raises(ValueError, match='"ridge" or "logistic"'):
+        TunedModel(kind="Ridge", **given)
+    X, y = data(100, 2)
+    made = TunedModel(kind="ridge", **given).run(Table(X, y), SystemRandomness()).certificate
+    assert verify(made, LOSSES).verified
+    assert not verify(dataclasses.replace(made, parameters=made.parameters | {"kind": "linear"}), LOSSES).verified
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"response_range": (-1e308, 1e308)},
+        {"response_range": (0.0, 5e-324)},
+        {"feature_bound": 1e-320},
+        {"penalties": (1.0, 1e300)},
+        {"mu": 1e300},
+        {"mu": 1e-300},
+        {"records": 100.5},
+        {"records": True},
+        {"dimension": 0},
+        {"dimension": 1.5},
+        {"candidates": 2.5},
+    ],
+)
+def test_absurd_public_numbers_are_refused_beforehand(wrong):
+    given = {"kind": "ridge", "records": 100, "dimension": 1, "choice_epsilon": 5.0, "mu": 5.0}
+    with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[0]):
+        TunedModel(**given | wrong)
+
+
+def test_an_inner_release_whose_noise_would_vanish_is_refused_beforehand():
+    problem = RidgePenalty(training=50, validation=2, dimension=2, penalties=(0.1, 1.0))
+    with pytest.raises(Refused, match="absorb"):
+        InnerRelease(problem=problem, x=np.array([0.0]), mu=1e20)
+    made = InnerRelease(problem=problem, x=np.array([0.0]), mu=1.0)
+    with pytest.raises(ValueError, match="52 records"):
+        made.privacy_loss(53)
+
+
+@pytest.mark.parametrize("family", ["linear", "mean", "tuned"])
+def test_what_is_no_number_is_not_quoted(family):
+    secret = [["secret-1"], ["secret-2"], ["secret-3"], ["secret-4"]]
+    table = Table(np.array(secret), np.zeros(4))
+    problem = RidgePenalty(training=4, validation=4, dimension=1)
+    run = {
+        "linear": lambda: problem.ingest(SplitRecords(table, table)),
+        "mean": lambda: QuadraticMean(records=4, dimension=1).ingest(secret),
+        "tuned": lambda: TunedModel(kind="ridge", records=4, dimension=1, choice_epsilon=1.0).check(table),
+    }[family]
+    with pytest.raises(ValueError, match="must be a string or a number") as told:
+        run()
+    assert "secret-" not in "".join(traceback.format_exception(told.value))
+
+
+def test_a_wrong_mask_leaves_no_records_in_frames():
+    with pytest.raises(IndexError) as told:
+        Table.split(np.full((4, 1), 0.12345), np.full(4, 0.12345), [True, False])
+    frames = [frame for frame, _ in traceback.walk_tb(told.value.__traceback__)][1:]
+    assert not any("0.12345" in str(frame.f_locals) for frame in frames)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_penalty_in_the_units_of_scikit_learn(intercept):
+    X, y = data(400, 3)
+    X, y, n = 2.5 * X, 5.0 + 4.0 * y, len(X)
+    columns = np.column_stack([X, np.full(n, 3.0)]) if intercept else X
+    options = {"fit_intercept": intercept, "epsilon": 50.0, "randomness": SeededRandomness(1)}
+    ridge = RidgeCV(3.0, (1.0, 9.0), **options).fit(X, y)
+    found = exact(ridge, X, y)
+    theirs = Ridge(alpha=ridge.sklearn_alpha(n), fit_intercept=False).fit(columns, y - 5.0)
+    assert np.allclose(found[0], theirs.coef_[:3], rtol=1e-6)
+    assert found[1] - 5.0 == pytest.approx(3.0 * theirs.coef_[3] if intercept else 0.0, rel=1e-6)
+    labels = np.where(y > 5.0, 1.0, -1.0)
+    logistic = LogisticRegressionCV((-1.0, 1.0), 3.0, **options).fit(X, labels)
+    found = exact(logistic, X, labels)
+    theirs = LogisticRegression(C=logistic.sklearn_C(n), fit_intercept=False, tol=1e-10).fit(columns, labels)
+    assert np.allclose(found[0], theirs.coef_[0, :3], rtol=1e-5)
+    assert found[1] == pytest.approx(3.0 * theirs.coef_[0, 3] if intercept else 0.0, rel=1e-5)
+
+
+def exact(model, X, y):
+    """Coefficients and intercept without noise, at the chosen penalty."""
+    mechanism = model.mechanism(len(X), X.shape[1])
+    _, joined = mechanism._parts(Table(X, y))
+    x = np.log([model.penalty_])
+    return mechanism._unscaled(mechanism.whole.certified(x, mechanism.whole.ingest(joined), 1e-12))
 
 
 def test_choice_counts_the_models_noise():
@@ -116,3 +248,11 @@ def test_wrong_parameters():
                   {"penalties": (1.0, 0.1)}, {"feature_bound": -1.0}, {"response_range": (1.0, 0.0)}):  # fmt: skip
         with pytest.raises(ValueError):  # noqa: PT011
             RidgeCV(**wrong).fit(X, y)
+    for wrong, words in (
+        ({"penalties": [0.1, 1, 10]}, "the least and the largest"),
+        ({"response_range": 3}, "response_range must be two numbers"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            RidgeCV(**wrong).fit(X, y)
+    with pytest.raises(ValueError, match="Raise the least penalty"):
+        RidgeCV(penalties=(1e-3, 1.0001e-3), candidates=2).report(100_000)

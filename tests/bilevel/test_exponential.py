@@ -5,12 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
-from discretion.bilevel.exponential import ExponentialMechanism, NotCertified, candidate_scores, exponential
+from discretion.bilevel.counts import SplitRecords
+from discretion.bilevel.domains import Grid, default_grid
+from discretion.bilevel.exponential import ExponentialMechanism, NotCertified, exponential
 from discretion.bilevel.families import HuberPenalty, LogisticPenalty, QuadraticMean, RidgePenalty, Table
-from discretion.bilevel.problem import Grid, InnerSolution, SplitRecords, default_grid
 from discretion.bilevel.samplers import probabilities
+from discretion.bilevel.scores import candidate_scores
+from discretion.bilevel.solvers import InnerSolution
 from discretion.gp import Ball, Box
 from discretion.privacy import BoundedRange, Ledger, Mechanism, PublicError, SeededRandomness, SystemRandomness
 
@@ -83,7 +88,7 @@ class Shaken(RidgePenalty):
 def test_inexact_values_stay_within_epsilon_and_reach_it():
     problem = Shaken(training=9, validation=7, dimension=2, penalties=(0.05, 5.0), candidates=9)
     mechanism = ExponentialMechanism(problem=problem, epsilon=1.0, score="plain", value_share=0.4)
-    a = float(mechanism.plan.errors[0])
+    a = float(mechanism.plan.rule.errors[0])
     Shaken.size = a
     records = neighbours(np.random.default_rng(3), 1)[0]
     Shaken.sign = 1.0
@@ -164,11 +169,75 @@ def test_reference_example_of_the_candidate_score(epsilon, plain, candidate):
     assert ours == pytest.approx(candidate, rel=0.2)
 
 
-def test_score_is_chosen_by_the_spread_of_changes():
-    wide = ExponentialMechanism(problem=RIDGE, epsilon=1.0)
-    assert wide.report().score == "candidate"
+def penalties(n, epsilon, **options):
+    problem = RidgePenalty(training=n // 2, validation=n // 2, dimension=3, penalties=(0.1, 10.0), candidates=21)
+    return ExponentialMechanism(problem=problem, epsilon=epsilon, **options)
+
+
+def test_candidate_score_is_taken_where_it_alone_is_informative():
+    assert penalties(442, 8.0).report().score == "plain"  # nothing is informative
+    assert penalties(10_000, 1.0).report().score == "candidate"
+    assert penalties(200_000, 0.5).report().score == "plain"  # both are
+    asked = penalties(442, 8.0, score="candidate").report()
+    assert asked.score == "candidate"
+    assert "penalty 10 is favoured" in asked.text()
     narrow = replace(RIDGE, penalties=(5.0, 6.0))
-    assert ExponentialMechanism(problem=narrow, epsilon=1.0).report().score == "plain"
+    assert ExponentialMechanism(problem=narrow, epsilon=1.0).report().other is None
+
+
+def test_verdict():
+    few, many = penalties(442, 8.0).report(), penalties(200_000, 0.5).report()
+    assert not few.informative
+    assert few.text().startswith("Not informative")
+    assert many.informative
+    assert many.text().startswith("Informative")
+    assert [each.spread for each in many.forecasts] == pytest.approx([0.05, 0.05 / 3, 0.15])
+    shares = [each.share for each in many.forecasts]
+    assert shares[2] < shares[0] < shares[1]
+    told = penalties(200_000, 0.5, spread=0.001).report()
+    assert not told.informative
+    assert told.spread == 0.001
+    wild = penalties(442, 8.0, score="candidate", head_start=6.0).report()
+    assert wild.forecasts[0].missed[0][0] == 0  # the least penalty
+    assert wild.missed[0].startswith("penalty 0.1 to ")
+    assert "A uniform draw does better if the best one is penalty 0.1" in wild.text()
+
+
+def test_forecast_is_the_expected_excess_of_hypothetical_losses():
+    mechanism = penalties(10_000, 1.0)
+    x = mechanism.points[:, 0]
+    ratios = []
+    for best in x:
+        for power in (0.5, 1.0, 2.0):
+            u = np.abs(x - best) / np.abs(x - best).max()
+            losses = 0.05 * u**power
+            ratios.append(float(losses @ probabilities(mechanism.scores(losses))) / losses.mean())
+    found = mechanism.report().forecasts[0]
+    assert found.share == pytest.approx(np.mean(ratios), rel=1e-9)
+    assert found.worst == pytest.approx(max(ratios), rel=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=12), st.floats(0.0, 500.0))
+def test_plain_score_is_never_worse_than_a_uniform_choice(losses, k):
+    over = np.array(losses) - min(losses)
+    assert over @ probabilities(k * over) <= over.mean() * (1 + 1e-12) + 1e-300
+
+
+def test_forecast_of_a_long_list_is_thinned():
+    box = replace(RIDGE, training=5000, validation=5000, candidates=None)
+    many = Grid.of(np.linspace(math.log(0.05), math.log(5.0), 3001))
+    few, thin = (
+        ExponentialMechanism(problem=box, epsilon=1.0, grid=grid, score="plain").report().forecasts[0]
+        for grid in (None, many)
+    )
+    assert thin.share == pytest.approx(few.share, rel=0.01)
+
+
+def test_wrong_head_start_or_spread():
+    for options in ({"head_start": 1.0}, {"head_start": -1.0, "score": "candidate"}, {"spread": 0.0}):
+        with pytest.raises(ValueError, match=r"head_start|spread"):
+            ExponentialMechanism(problem=RIDGE, epsilon=1.0, **options)
 
 
 # --- As a mechanism ----------------------------------------------------------------------------------
@@ -178,7 +247,8 @@ def test_run_in_a_ledger(tmp_path):
     ledger = Ledger.create(tmp_path / "budget.ledger", dataset="made up", epsilon=2.0, delta=1e-6)
     rng = np.random.default_rng(6)
     records = SplitRecords(table(rng, 9), table(rng, 7))
-    choice = exponential(RIDGE, records, epsilon=1.0, ledger=ledger)
+    choice = exponential(RIDGE, records, epsilon=1.0, ledger=tmp_path / "budget.ledger")
+    assert choice.penalty == pytest.approx(math.exp(choice.x[0]))
     assert choice.x[0] in RIDGE.x_domain.array[:, 0]
     assert RIDGE.x_domain.array[choice.place] == choice.x
     assert choice.certificate.epsilon == 1.0
@@ -189,7 +259,7 @@ def test_run_in_a_ledger(tmp_path):
     assert report.certified
     assert report.verified
     text = report.text()
-    for word in ("Delta", "k =", "Within reach", "exact"):
+    for word in ("Delta", "k =", "uniform draw", "exact"):
         assert word in text
     with pytest.raises(ValueError, match="16 records"):
         ExponentialMechanism(problem=RIDGE, epsilon=1.0).privacy_loss(15)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
+from discretion.bilevel.counts import Counts, SplitRecords
 from discretion.bilevel.families import BiasedRidge, HuberPenalty, LogisticPenalty, QuadraticMean, RidgePenalty, Table
-from discretion.bilevel.problem import Counts, SplitRecords
 from discretion.bilevel.sensitivity import (
     hypergradient_error,
     hypergradient_sensitivity,
@@ -19,7 +19,7 @@ from discretion.bilevel.sensitivity import (
     smoothness,
     value_change,
 )
-from discretion.gp import Ball
+from discretion.gp import Ball, Box
 
 TWIST = 4 / (3 * math.sqrt(3))  # max of |d/du sech^2 u|
 MU, SIDE = 0.6, 1.5  # strong convexity; x in [-SIDE, SIDE]
@@ -344,6 +344,29 @@ def test_biased_ridge_by_differences_and_neighbours():
         ends = [problem.outer_value(p, problem.certified(p, one, 1e-12), one) for p in (x + step, x - step)]
         numeric.append((ends[0] - ends[1]) / 2e-4)
     assert np.allclose(gradient, numeric, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("strength", "least"), [(0.01, 0.0), (0.3, 0.0), (10.0, 0.5), (1000.0, 0.5)])
+def test_the_range_of_biased_ridge_by_search(strength, least):
+    """Largest where the training features vanish and the validation record that changes turns its sign."""
+    problem = BiasedRidge(training=6, validation=4, dimension=1, domain=Box((-3.0,), (3.0,)), strength=strength)
+    bound = range_bound(problem.constants(), problem.counts, problem.x_domain.diameter()).value
+    centres = np.linspace(-3.0, 3.0, 7)[:, None]
+    rng = np.random.default_rng(5)
+    largest = 0.0
+    for trial in range(60):
+        A = np.zeros((6, 1)) if trial % 2 else rng.choice([-1.0, 0.3, 1.0], (6, 1))
+        b, V, e = rng.choice([-1.0, 1.0], 6), rng.choice([-1.0, 0.0, 1.0], (4, 1)), rng.choice([-1.0, 1.0], 4)
+        other = rng.choice([-1.0, 0.0, 1.0], (1, 1)), rng.choice([-1.0, 1.0], 1)
+        changed = np.vstack([other[0], V[1:]]), np.r_[other[1], e[1:]]
+        one, two = (problem.ingest(SplitRecords(Table(A, b), Table(*part))) for part in ((V, e), changed))
+        gaps = [
+            problem.outer_value(x, problem.certified(x, one, 1e-9), one)
+            - problem.outer_value(x, problem.certified(x, two, 1e-9), two)
+            for x in centres
+        ]
+        largest = max(largest, float(np.ptp(gaps)) / bound)
+    assert least < largest <= 1 + 1e-9
 
 
 def test_add_remove_uses_single_terms():

@@ -18,14 +18,16 @@ def run(*words):
 
 
 def test_exponential_of_a_family_is_the_mechanisms():
-    options = ["--family", "ridge", "--penalties", "0.1", "10", "--candidates", "21", "--epsilon", "1"]
+    options = ["--family", "ridge", "--penalties", "0.1,10", "--candidates", "21", "--epsilon", "1"]
     found = json.loads(run("exponential", *SPLIT, *options, "--json").stdout)
     problem = RidgePenalty(training=221, validation=221, dimension=1, penalties=(0.1, 10.0), candidates=21)
     report = ExponentialMechanism(problem=problem, epsilon=1.0).report()
     assert found["range"] == report.range.value == pytest.approx(1.2, abs=0.01)
     assert found["k"] == report.k
     text = run("exponential", *SPLIT, *options).stdout
-    assert "Within reach" in text
+    assert text.startswith("Not informative")
+    assert found["informative"] is False
+    assert run("exponential", *SPLIT, *options, "--penalties", "3").exit_code == 2
     assert "Pure epsilon = 1" in text
 
 
@@ -82,6 +84,14 @@ def test_numbers_out_of_range_are_plain_errors():
         ([*base, "--epsilon", "inf", *given, "--diameter", "2"], "--epsilon"),
         ([*hyper, "--mu", "nan"], "--mu"),
         ([*hyper, "--mu", "-1"], "--mu"),
+        ([*hyper, "--epsilon", "1", "--delta", "0"], "--delta"),
+        ([*hyper, "--epsilon", "1", "--delta", "1"], "--delta"),
+        ([*base, *given, "--diameter", "2", "--delta", "0"], "--delta"),
+        ([*base, "--epsilon", "1e300", *given, "--diameter", "2"], "--epsilon"),
+        ([*hyper, "--mu", "1", "--constant=L_fy=1"], "leave out --constant"),
+        ([*base, "--family", "ridge", "--validation", "50", "--constant=L_fy=1"], "leave out --constant"),
+        ([*base, "--family", "ridge", "--validation", "50", "--diameter", "2"], "leave out --diameter"),
+        ([*base, *given, "--constant=L_fy=9", "--diameter", "2"], "twice"),
     ]
     for words, told in cases:
         found = run(*words)

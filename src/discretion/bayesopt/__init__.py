@@ -11,7 +11,7 @@ from discretion.bayesopt.accounting import (
     training_mu_total,
 )
 from discretion.bayesopt.candidates import CandidateChoice, CandidateRelease, select_candidate
-from discretion.bayesopt.clipping import AdaptiveClip, clamped_mean
+from discretion.bayesopt.clipping import clamped_mean
 from discretion.bayesopt.descent import SGD, AdaGrad, Adam, Constant, Late, Momentum, TrustRegion, default_steps
 from discretion.bayesopt.diagnostics import NotPrivate, UnsafeRelease
 from discretion.bayesopt.journal import StudyError
@@ -26,6 +26,7 @@ from discretion.bayesopt.space import Categorical, CoarseInteger, Integer, Linea
 from discretion.bayesopt.steps import Step
 from discretion.bayesopt.stopping import Flat
 from discretion.bayesopt.study import Study
+from discretion.privacy.clipping import AdaptiveClip
 
 __all__ = [
     "SGD",

@@ -40,6 +40,8 @@ class BudgetSpent(PublicError):
 def gradient_noise(*, mu: float, clip: float, n: int, steps: int, neighbours: Neighbours = Neighbours.REPLACE) -> float:
     """sigma = 2 B sqrt(T) / (n mu), the noise of each released gradient in each coordinate, with which T are mu-GDP.
 
+    `clip` is B, in units of the gradient, and `steps` T; under add/remove `neighbours` as in `per_record_sensitivity`.
+
     Source: Sopa et al. 2025, Algorithm 1, for losses clipped record by record. `docs/proofs/gradient-descent.md`.
 
     Raises:
@@ -53,6 +55,8 @@ def gradient_loss(
     *, noise: float, clip: float, n: int, steps: int, neighbours: Neighbours = Neighbours.REPLACE
 ) -> GaussianDP:
     """What `steps` releases of clipped mean gradients cost with this noise: mu = 2 B sqrt(T) / (n sigma).
+
+    `noise` is sigma, in each coordinate, `clip` B in the same unit; `neighbours` as in `per_record_sensitivity`.
 
     Raises:
         ValueError: a parameter that is not positive.
@@ -101,6 +105,8 @@ def training_mu_per_run(mu: float, runs: int) -> float:
 def training_mu_total(mu_per_run: float, runs: int, validation_mu: float = 0.0) -> float:
     """sqrt(N mu_0^2 + mu^2): what a record costs that is in the training set and, with mu > 0, in the validation set.
 
+    `mu_per_run` is mu_0, `runs` N, `validation_mu` mu; all Gaussian DP.
+
     For disjoint sets a record costs the one or the other. The model trained at the end is another run.
     """
     return root_sum_of_squares([(_count("runs", runs), mu_per_run), (1, validation_mu)])
@@ -111,7 +117,7 @@ class GaussianFilter:
     """A budget of mu for steps whose costs may depend on earlier releases: the sum of mu_t^2 never exceeds mu^2.
 
     What may be stated is the budget, not the smaller sum that was spent (Smith and Thakurta 2022; Koskela, Tobaben and
-    Honkela 2023).
+    Honkela 2023). `parts` are the costs so far.
     """
 
     mu: float
@@ -122,6 +128,7 @@ class GaussianFilter:
 
         Raises:
             BudgetSpent: it does not fit; nothing is spent.
+            ValueError: mu is negative or not finite.
         """
         if not (math.isfinite(mu) and mu >= 0):
             raise ValueError("A step's mu must be finite and not negative.")

@@ -82,7 +82,7 @@ class CandidateChoice:
 
     @cleared
     def check(self, records: Any) -> int:
-        """The number of records of losses (n, k)."""
+        """The number of records of losses (n, k); PublicError for another shape."""
         if not isinstance(records, np.ndarray) or records.ndim != 2 or records.shape[1] != len(self.candidates):
             raise PublicError(f"Losses must be of shape (records, {len(self.candidates)}), one column a candidate.")
         return len(records)
@@ -117,7 +117,11 @@ def select_candidate(
     ledger: Ledger | None = None,
     randomness: Randomness | None = None,
 ) -> CandidateRelease:
-    """Choose among candidates by the losses of every record, shape (n, k), for epsilon: see `CandidateChoice`."""
+    """Choose among candidates by the losses of every record, shape (n, k), for epsilon: see `CandidateChoice`.
+
+    With a `ledger` the choice is paid for and booked; without one nothing is kept of it. `randomness` is the operating
+    system's by default.
+    """
     choice = CandidateChoice(tuple(candidates), largest_loss, epsilon)
     if ledger is not None:
         return ledger.run(choice, losses, n=len(losses), randomness=randomness)  # pyright: ignore[reportReturnType]

@@ -1,7 +1,6 @@
 """The one step in which privacy lies: clip record by record, then add up; and what one record can change.
 
-Sums are of multiples of a public power of two and so exact in double precision, in any order and in any chunks; the
-sensitivities are therefore those of the numbers computed, not of ideal ones. `docs/proofs/gradient-sensitivity.md`.
+`docs/proofs/gradient-sensitivity.md`.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.privacy import Neighbours
+from discretion.privacy.clipping import clipped_sum, lengths
 from discretion.privacy.quiet import quiet
 
 __all__ = [
-    "AdaptiveClip",
     "ClippedSum",
     "aggregate_sensitivity",
     "clamped_mean",
-    "clip",
     "clipped_mean_sensitivity",
-    "grid",
     "per_record_sensitivity",
 ]
 
@@ -31,25 +28,6 @@ Floats = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 _ENUMERATED = 20  # columns up to which all signs are tried
-
-
-def clip(U: Floats, bound: float) -> Floats:
-    """Each row of U, shape (n, d), shortened to length `bound` where it is longer; all zeros where it is not finite.
-
-    Rows come out no longer than `bound` in exact arithmetic: the computed length of d numbers is off by a factor of
-    (1 + 2^-53)^(d + 3) at most, and longer rows are shortened by a little more than that.
-    """
-    margin = 1.0 - (U.shape[1] + 8) * _UNIT
-    with np.errstate(all="ignore"):
-        length = np.sqrt(np.einsum("ij,ij->i", U, U))
-        factor = np.where(length <= bound * margin, 1.0, bound * margin / length)
-        finite = np.isfinite(length)
-        return np.where(finite[:, None], U, 0.0) * np.where(finite, factor, 0.0)[:, None]
-
-
-def grid(bound: float, n: int) -> float:
-    """The spacing of the sums: a power of two at which n numbers of at most `bound` add up exactly."""
-    return math.ldexp(1.0, math.frexp(bound)[1] + int(n).bit_length() - 52)
 
 
 @dataclass(eq=False)
@@ -72,7 +50,6 @@ class ClippedSum:
         self.sum = np.zeros(len(self.map))
         self.seen = 0
         self.unclipped = 0
-        self._grid = grid(self.bound, self.n)
 
     @quiet()
     def add(self, losses: Floats) -> None:
@@ -85,42 +62,12 @@ class ClippedSum:
         U = losses @ self.map.T
         # A product with a NaN is not always one for every row alone: rows are judged by their own losses.
         U[~np.isfinite(losses).all(axis=1)] = np.nan
-        length = np.sqrt(np.einsum("ij,ij->i", U, U))
-        self.unclipped += int(np.count_nonzero(length <= self.bound))
-        self.sum += (np.trunc(clip(U, self.bound) / self._grid) * self._grid).sum(axis=0)
+        self.unclipped += int(np.count_nonzero(lengths(U) <= self.bound))
+        self.sum += clipped_sum(U, self.bound, self.n)
         self.seen += len(losses)
 
     def __repr__(self) -> str:
         return "ClippedSum(PRIVATE)"
-
-
-@dataclass(frozen=True)
-class AdaptiveClip:
-    """Move the clipping norm towards a quantile of the records' gradient norms, for a share of the budget.
-
-    With each gradient the noisy fraction of records that were not clipped is released, of sensitivity 1/n, and then
-    B <- B exp(-rate (fraction - quantile)). `docs/proofs/gradient-descent.md`, Theorem 2.
-
-    Args:
-        quantile: target fraction, in (0, 1).
-        rate: positive.
-        share: of mu_t^2, in (0, 1).
-
-    Source: Andrew, Thakkar, McMahan and Ramaswamy 2021.
-    """
-
-    quantile: float = 0.7
-    rate: float = 0.3
-    share: float = 0.01
-
-    def __post_init__(self) -> None:
-        if not (0 < self.quantile < 1 and 0 < self.share < 1 and 0 < self.rate < math.inf):
-            raise ValueError("AdaptiveClip needs quantile and share strictly between 0 and 1, and a positive rate.")
-
-    def moved(self, bound: float, fraction: float) -> float:
-        """The next clipping norm, from the released fraction."""
-        moved = bound * math.exp(-self.rate * (min(max(fraction, 0.0), 1.0) - self.quantile))
-        return min(max(moved, 1e-50), 1e50)
 
 
 def per_record_sensitivity(bound: float, n: int, neighbours: Neighbours = Neighbours.REPLACE) -> float:
@@ -199,6 +146,7 @@ def clamped_mean(losses: Floats | Iterable[Floats], largest_loss: float) -> Floa
 
     Args:
         losses: (n, b), or chunks of such rows; fewer than 2^20 records keep 32 bits of each loss.
+        largest_loss: Lambda, positive and public.
     """
     chunks = [losses] if isinstance(losses, np.ndarray) else losses
     spacing = math.ldexp(1.0, math.frexp(largest_loss)[1] - 32)

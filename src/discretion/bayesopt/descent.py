@@ -128,7 +128,10 @@ class AdaGrad(Rule):
 
 @dataclass(frozen=True)
 class Adam(Rule):
-    """Adam (Kingma and Ba 2015): means m of g and v of g^2, corrected for their start; step -rate m / sqrt(v)."""
+    """Adam (Kingma and Ba 2015): means m of g and v of g^2, corrected for their start; step -rate m / sqrt(v).
+
+    `beta` and `beta2`, in [0, 1), are the shares that the means keep of their last value.
+    """
 
     beta: float = 0.9
     beta2: float = 0.999
@@ -201,7 +204,7 @@ class Late(Schedule):
     """More of the budget later, mu_t^2 ~ (1 - contraction)^((T - 1 - t)/2), for strongly convex objectives.
 
     It minimises the discounted noise sum_t (1 - c)^(T-1-t) sigma_t^2 at fixed sum of mu_t^2 (Lagrange); c is rate times
-    the strong convexity, at most 1/L times it.
+    the strong convexity, at most 1/L times it. ValueError for a contraction outside [0, 1).
     """
 
     contraction: float
@@ -223,6 +226,8 @@ def tail_average(iterates: Sequence[Floats]) -> Floats:
 
 def default_steps(n: int, mu: float, clip: float, dimension: int, smoothness: float, gap: float, most: int) -> int:
     """T* = n mu sqrt(L F_0 / (2 d)) / B, at least 1 and at most `most`, from public guesses of L and F_0 = f - min f.
+
+    `clip` is B, `dimension` d, `smoothness` L, the Lipschitz constant of the gradient, and `gap` F_0.
 
     It minimises the bound 2 L F_0 / T + 4 d B^2 T / (n mu)^2 of the mean squared gradient at rate 1/L. Proof:
     `docs/proofs/gradient-bias.md`, Theorem 3.

@@ -14,11 +14,11 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discretion.bayesopt.clipping import clip
 from discretion.bayesopt.mechanism import LocalSearch
 from discretion.bayesopt.planning import Plan
 from discretion.bayesopt.release import LocalSearchRelease
 from discretion.privacy import Certificate, NotBookable, PureDP
+from discretion.privacy.clipping import clip
 from discretion.privacy.quiet import quiet
 
 __all__ = ["Diagnostics", "NotPrivate", "UnsafeRelease"]
@@ -65,7 +65,7 @@ class UnsafeRelease(LocalSearchRelease):
         return np.linalg.norm(self.exact - np.asarray(gradients, dtype=np.float64), axis=1)
 
     def booked(self, ledger_entry: str) -> NoReturn:
-        """Refused."""
+        """Refused: NotBookable, always."""
         raise NotBookable(f"{UNSAFE} So it cannot be booked.")
 
     def text(self) -> str:

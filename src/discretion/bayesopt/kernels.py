@@ -170,7 +170,8 @@ class Polynomial(GradientKernel):
 
     With degree 2 the gradient of any quadratic is known exactly after (d + 1)(d + 2)/2 points in general position. The
     origin matters: it is the middle of the search space. The prior covariance of the gradient grows with the distance
-    from it, so compare traces with `prior` at the same point only.
+    from it, so compare traces with `prior` at the same point only. `length_scale`, one number or one for each axis,
+    makes Lambda: 1 / length_scale^2 on its diagonal.
 
     Raises:
         ValueError: degree below 1 or offset negative.

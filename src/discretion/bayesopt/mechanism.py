@@ -24,18 +24,20 @@ from numpy.typing import NDArray
 
 from discretion.bayesopt import promise
 from discretion.bayesopt.accounting import RULE, mu_within
-from discretion.bayesopt.clipping import AdaptiveClip, clip, per_record_sensitivity
+from discretion.bayesopt.clipping import per_record_sensitivity
 from discretion.bayesopt.descent import AdaGrad, Constant, Schedule, Update
 from discretion.bayesopt.kernels import GradientKernel, gradient_kernel
 from discretion.bayesopt.planning import INFLATED, Plan, planned
 from discretion.bayesopt.release import LocalSearchRelease
-from discretion.bayesopt.sampling import sampled_loss, sampled_mu, sampling_rate
+from discretion.bayesopt.sampling import sampled_loss, sampled_mu
 from discretion.bayesopt.space import Space
 from discretion.bayesopt.surrogate import MEAN_NUGGET, POINT_NUGGET, Offset
 from discretion.gp import RBF
 from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness
+from discretion.privacy.clipping import AdaptiveClip, clip
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
+from discretion.privacy.sampling import sampling_rate
 
 __all__ = ["Evaluations", "LocalSearch"]
 
@@ -214,7 +216,7 @@ class LocalSearch:
 
     @cached_property
     def shares(self) -> Floats:
-        """The shares of mu^2, one a step."""
+        """The shares of mu^2, one a step, (steps,); ValueError unless positive and of sum 1."""
         shares = np.asarray(self.schedule.shares(self.steps), dtype=np.float64)
         if shares.shape != (self.steps,) or not ((shares > 0).all() and abs(shares.sum() - 1.0) < 1e-12):
             raise ValueError("The schedule must give one positive share a step, which sum to 1.")
@@ -222,7 +224,7 @@ class LocalSearch:
 
     @cached_property
     def weights(self) -> Floats:
-        """sqrt(m_j), (d,): the square roots of the metric."""
+        """sqrt(m_j), (d,): the square roots of the metric; ValueError for an unknown name or a number not positive."""
         metric = {} if self.metric is None else dict(self.metric)
         if not set(metric) <= set(self.space.names):
             raise ValueError(f"metric may name {', '.join(self.space.names)}, and nothing else.")
@@ -339,9 +341,7 @@ class LocalSearch:
         noisy = noisy / expected / plan.weights
         if plan.fraction_noise is None:
             return noisy, None
-        scale = n * plan.fraction_noise
-        count = unclipped + scale * float(randomness.standard_normal(()))
-        return noisy, float(to_lattice(count, lattice_spacing(scale))) / n
+        return noisy, AdaptiveClip.fraction(unclipped, n, n * plan.fraction_noise, randomness)
 
     def released_aggregate(self, plan: Plan, means: Floats, randomness: Randomness) -> Floats:
         """PRIVATE means in, PUBLIC gradient out."""
@@ -355,7 +355,7 @@ class LocalSearch:
 
     @cleared
     def check(self, records: Any) -> int:
-        """The number of records of `Evaluations`."""
+        """The number of records of `Evaluations`; PublicError for anything else."""
         if not isinstance(records, Evaluations):
             raise PublicError("A local search runs on Evaluations(losses, n).")
         return records.n

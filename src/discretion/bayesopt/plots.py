@@ -1,7 +1,8 @@
 """Plots of what a search released, from a study or its release: nothing private is drawn, so there is no loss curve.
 
 Each function draws into the axes it is given, or makes a figure of its own, and returns the axes
-(`axes.figure.savefig(...)`). matplotlib's global state is not touched.
+(`axes.figure.savefig(...)`). matplotlib's global state is not touched. `source` is a study, finished or not, its
+release or its public path.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _NAMED = 12  # curves up to which there is a legend
 
 
 def trials(source: Source) -> list[dict[str, Any]]:
-    """The steps as a table, one dictionary a row, as pandas takes them; without a value, as none was released."""
+    """The steps of `source` as a table, one dictionary a row, as pandas takes them; no loss, as none was released."""
     return public_path(source).trials()
 
 
 def path(source: Source, axes: Axes | None = None) -> Axes:
-    """Each parameter along the path, as a fraction of its range on its own scale."""
+    """Each parameter along the path of `source`, as a fraction of its range on its own scale; drawn into `axes`."""
     found, axes = public_path(source), _axes(axes)
     low, high = found.space.bounds
     shown = (np.vstack([found.thetas, found.last]) - low) / (high - low)
@@ -47,7 +48,7 @@ def path(source: Source, axes: Axes | None = None) -> Axes:
 
 
 def gradients(source: Source, axes: Axes | None = None) -> Axes:
-    """Norms of the released gradients, beside what noise alone would give; a step that was lost is marked."""
+    """Norms of the gradients that `source` released, beside those of noise alone, in `axes`; a lost step is marked."""
     found, axes = public_path(source), _axes(axes)
     steps = np.arange(len(found))
     axes.plot(steps, found.norms, "o", color=_LINE, markersize=4, label="released")
@@ -60,14 +61,20 @@ def gradients(source: Source, axes: Axes | None = None) -> Axes:
 
 
 def traces(source: Source, axes: Axes | None = None) -> Axes:
-    """What the locations leave unknown of each step's gradient: the trace of its covariance over that of the prior."""
+    """What the locations leave unknown of each step's gradient: the trace of its covariance over that of the prior.
+
+    `source` and `axes` as in `contour`.
+    """
     found, axes = public_path(source), _axes(axes)
     axes.semilogy(np.arange(len(found)), np.maximum(found.traces, 1e-16), "o-", color=_LINE, markersize=4)
     return _of_steps(axes, "trace / prior trace", "What is unknown of the gradient")
 
 
 def importance(source: Source, axes: Axes | None = None) -> Axes:
-    """Shares of the parameters in the squared gradient along the path, noise taken out (`PublicPath.importance`)."""
+    """Shares of the parameters in the squared gradient along the path, noise taken out (`PublicPath.importance`).
+
+    `source` and `axes` as in `contour`.
+    """
     found, axes = public_path(source).importance(), _axes(axes)
     names = sorted(found, key=lambda name: -np.nan_to_num(found[name]))
     axes.barh(names[::-1], [float(np.nan_to_num(found[name])) for name in names[::-1]], color=_LINE)
@@ -119,7 +126,7 @@ def contour(source: Source, x: str, y: str, axes: Axes | None = None, *, kernel:
 
 
 def overview(source: Source) -> Figure:
-    """Path, gradients, traces and importance on one page."""
+    """Path, gradients, traces and importance of `source` on one page."""
     found, figure = public_path(source), _figure((10.0, 7.0))
     for draw, axes in zip((path, gradients, traces, importance), figure.subplots(2, 2).flat, strict=True):
         draw(found, axes)

@@ -107,10 +107,10 @@ class PublicPath:
 
 
 def public_path(source: Study | LocalSearchRelease | PublicPath) -> PublicPath:
-    """The public state of a study, finished or not, or of a release.
+    """The public state of a `source`: a study, finished or not, or a release.
 
     Raises:
-        TypeError: neither.
+        TypeError: the source is neither.
     """
     if isinstance(source, PublicPath):
         return source

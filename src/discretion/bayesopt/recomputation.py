@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from discretion.bayesopt.candidates import CandidateChoice
-from discretion.bayesopt.clipping import AdaptiveClip
 from discretion.bayesopt.descent import Constant, Late, Schedule
 from discretion.bayesopt.mechanism import LocalSearch
 from discretion.bayesopt.space import Space
 from discretion.privacy import PrivacyLoss
+from discretion.privacy.clipping import AdaptiveClip
 from discretion.privacy.verification import LossOf, check_parameters
 
 __all__ = ["LOSSES"]

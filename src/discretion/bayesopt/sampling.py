@@ -12,7 +12,6 @@ whatever was released before, and steps compose as their privacy-loss distributi
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -20,25 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bayesopt.accounting import mu_within
-from discretion.privacy import Neighbours, PrivacyLoss, Randomness, SubsampledGaussian, largest
+from discretion.privacy import Neighbours, PrivacyLoss, SubsampledGaussian, largest
 
-__all__ = ["sampled_loss", "sampled_mu", "sampling_rate", "scattered", "secret_sample"]
+__all__ = ["sampled_loss", "sampled_mu", "scattered"]
 
 Floats = NDArray[np.float64]
 
-_WORD = 2.0**64
 _MOST_MU = 64.0  # before sampling: noise of a 32nd of the clipping norm on the sum
-
-
-def sampling_rate(rate: float) -> float:
-    """q as it is both used and accounted: `rate` rounded down to a multiple of 2^-64.
-
-    Raises:
-        ValueError: not in (0, 1).
-    """
-    if not (math.isfinite(rate) and 2.0**-40 <= rate < 1):
-        raise ValueError(f"sample_rate must lie between 0 and 1, or be left out to use all records; got {rate!r}.")
-    return math.floor(rate * _WORD) / _WORD
 
 
 def sampled_loss(mus: Iterable[float], rate: float) -> PrivacyLoss:
@@ -46,7 +33,7 @@ def sampled_loss(mus: Iterable[float], rate: float) -> PrivacyLoss:
 
     Args:
         mus: one a step, positive.
-        rate: q, as `sampling_rate` gives it.
+        rate: q, as `discretion.privacy.sampling.sampling_rate` gives it.
     """
     parts = Counter(mus)
     first, *others = (
@@ -69,11 +56,6 @@ def sampled_mu(shares: Floats, rate: float, epsilon: float, delta: float) -> flo
     # What all records could afford, less a tenth for the numerical composition, a sample can.
     low = 0.9 * mu_within(epsilon, delta)
     return largest(meets, low, max(_MOST_MU, 2.0 * low), relative_tolerance=1e-6)
-
-
-def secret_sample(n: int, rate: float, randomness: Randomness) -> NDArray[np.intp]:
-    """PRIVATE. Which of n records take part in a step, in order; each with probability exactly `rate`."""
-    return np.flatnonzero(randomness.words(n) < np.uint64(int(rate * _WORD)))
 
 
 def scattered(losses: Floats, sample: NDArray[np.intp], n: int) -> Floats:

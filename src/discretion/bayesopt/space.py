@@ -203,6 +203,7 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Of the parameters, in the order of the coordinates."""
         return tuple(self.dimensions)
 
     @property

@@ -32,6 +32,9 @@ class Flat:
         norm: R, a public guess of the losses' RKHS norm; 0 leaves bias out.
 
     It is a rule about noise, not a proof of a minimum: with little budget everything is flat.
+
+    Raises:
+        ValueError: a number out of its range.
     """
 
     window: int = 5

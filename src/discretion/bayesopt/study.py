@@ -27,13 +27,14 @@ from discretion.bayesopt.mechanism import LocalSearch
 from discretion.bayesopt.planning import Plan
 from discretion.bayesopt.release import NO_BEST, LocalSearchRelease, release_of
 from discretion.bayesopt.released import ReleasedGradients
-from discretion.bayesopt.sampling import scattered, secret_sample
+from discretion.bayesopt.sampling import scattered
 from discretion.bayesopt.steps import Step, check_losses, check_means, facts_of, nearest, reach
 from discretion.privacy import Ledger, Neighbours, NotBookable, PublicError, Randomness, SystemRandomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
 from discretion.privacy.once import Alone, alone
 from discretion.privacy.paid import Paid
+from discretion.privacy.sampling import secret_sample
 from discretion.privacy.transcript import Transcript
 
 __all__ = ["Study"]
@@ -223,7 +224,7 @@ class Study:
         if rate is None:
             return np.arange(self.n)
         if self._sample is None:
-            self._sample = secret_sample(self.n, rate, self.randomness)
+            self._sample = np.flatnonzero(secret_sample(self.n, rate, self.randomness))
         return self._sample.copy()
 
     @alone
@@ -231,6 +232,9 @@ class Study:
         """Leave out locations, by their place in `ask`, whose evaluation failed for everyone for a public reason.
 
         Never use it where a record can decide whether an evaluation fails: give NaN as the loss of that record.
+
+        Raises:
+            StudyError: nothing was asked, or the study has ended.
         """
         self._check_open()
         if self._plan is None:
@@ -460,7 +464,7 @@ class Study:
         if ledger is None:
             return None
         if ledger.neighbours is not Neighbours.REPLACE:
-            raise StudyError("A local search is accounted under replace-one neighbours; the ledger is not.")
+            raise StudyError("A local search is accounted under 'replace' neighbours; give it a ledger made for them.")
         about = {"mechanism": self.search.name, "parameters": parameters, "n": self.n}
         loss = self.search.privacy_loss(self.n)
         paid = Paid(ledger, name, loss, about, randomness=self.randomness, file=self._file)

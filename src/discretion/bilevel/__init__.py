@@ -2,8 +2,10 @@
 
 from discretion.bilevel.clipped import ClippedBilevel
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
-from discretion.bilevel.continuous import ConvexExponential, RegularisedExponential
+from discretion.bilevel.continuous import ConvexExponential
+from discretion.bilevel.counts import Counts, Layout, SplitRecords
 from discretion.bilevel.descent import Descent, noisy_hypergradient
+from discretion.bilevel.domains import Grid
 from discretion.bilevel.estimators import LogisticRegressionCV, RidgeCV
 from discretion.bilevel.exponential import Choice, ExponentialMechanism, NotCertified, exponential
 from discretion.bilevel.falsify import Falsification, falsify
@@ -15,20 +17,14 @@ from discretion.bilevel.families import (
     RidgePenalty,
     Table,
 )
+from discretion.bilevel.forecast import Forecast
 from discretion.bilevel.inner import InnerRelease
+from discretion.bilevel.losses import Problem
 from discretion.bilevel.penalty import PenaltyDescent
-from discretion.bilevel.problem import (
-    BilevelProblem,
-    Counts,
-    Grid,
-    InnerNotCertified,
-    InnerSolution,
-    Layout,
-    Problem,
-    SplitRecords,
-)
+from discretion.bilevel.problem import BilevelProblem
 from discretion.bilevel.recomputation import LOSSES
-from discretion.bilevel.report import Report
+from discretion.bilevel.regularised import RegularisedExponential
+from discretion.bilevel.report import Report, TunedReport
 from discretion.bilevel.samplers import EnvelopeViolated
 from discretion.bilevel.sensitivity import (
     Bound,
@@ -38,9 +34,11 @@ from discretion.bilevel.sensitivity import (
     smoothness,
     value_change,
 )
-from discretion.bilevel.separable import AdaptiveClip, SeparableDescent
+from discretion.bilevel.separable import SeparableDescent
+from discretion.bilevel.solvers import InnerNotCertified, InnerSolution
 from discretion.bilevel.tuned import TunedModel
 from discretion.bilevel.warm_start import WarmStart, warm_start
+from discretion.privacy.clipping import AdaptiveClip
 
 __all__ = [
     "LOSSES",
@@ -57,6 +55,7 @@ __all__ = [
     "EnvelopeViolated",
     "ExponentialMechanism",
     "Falsification",
+    "Forecast",
     "Grid",
     "HuberPenalty",
     "InnerNotCertified",
@@ -79,6 +78,7 @@ __all__ = [
     "SplitRecords",
     "Table",
     "TunedModel",
+    "TunedReport",
     "WarmStart",
     "exponential",
     "falsify",

@@ -21,11 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.clipping import ClippedSteps, clipped_sum
-from discretion.bilevel.outputs import Output, public_output
-from discretion.bilevel.problem import Grid, Layout, Problem, SplitRecords
+from discretion.bilevel.clipping import OWN, ClippedSteps, not_covered
+from discretion.bilevel.counts import Layout, SplitRecords, in_blocks
+from discretion.bilevel.domains import Grid
+from discretion.bilevel.losses import Problem
+from discretion.bilevel.mechanism import ProblemMechanism
+from discretion.bilevel.outputs import Output, check_output, public_output
 from discretion.gp import Ball
-from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
+from discretion.privacy import PrivacyLoss, PublicError, Randomness, Release
+from discretion.privacy.clipping import clipped_sum
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
@@ -33,8 +37,6 @@ from discretion.privacy.quiet import silent
 __all__ = ["ClippedBilevel", "ClippedRelease"]
 
 Floats = NDArray[np.float64]
-
-_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,7 +59,7 @@ class ClippedRelease(Release):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ClippedBilevel:
+class ClippedBilevel(ProblemMechanism):
     """The single-loop method above.
 
     Parameters
@@ -82,7 +84,7 @@ class ClippedBilevel:
         A parameter out of range.
     """
 
-    problem: Problem
+    problem: Problem  # pyright: ignore[reportIncompatibleVariableOverride]
     clips: tuple[float, float, float]
     rates: tuple[float, float, float]
     steps: int
@@ -102,21 +104,12 @@ class ClippedBilevel:
         numbers = (*self.clips, *self.rates)
         if len(self.clips) != 3 or len(self.rates) != 3 or not all(1e-50 < each < 1e50 for each in numbers):
             raise ValueError("clips and rates are three positive numbers of ordinary size each: of y, v and x.")
+        check_output(self.output)
         if not self.inner_radius > 0:
             raise ValueError("inner_radius must be positive.")
         _ = self.account
 
     # --- public
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """The relation of the problem."""
-        return self.problem.neighbours
-
-    @property
-    def n_is_public(self) -> bool:
-        """Whether the number of records is public."""
-        return self.neighbours is not Neighbours.ADD_REMOVE
 
     @cached_property
     def account(self) -> ClippedSteps:
@@ -130,15 +123,15 @@ class ClippedBilevel:
             sample_rate=self.sample_rate,
         )
 
-    def privacy_loss(self, n: int) -> PrivacyLoss:
+    @property
+    def loss(self) -> PrivacyLoss:
         """Of the whole run, whatever the losses are."""
-        if self.n_is_public and n != self.problem.counts.total:
-            raise ValueError(f"The problem is for {self.problem.counts.total:,} records in all; give that number as n.")
         return self.account.loss
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters as JSON data."""
         return {
+            "released": "All iterates (x, the inner variable y and v) of clipped noisy steps, run",
             "problem": self.problem.parameters(),
             "clips": list(self.clips),
             "rates": list(self.rates),
@@ -150,12 +143,6 @@ class ClippedBilevel:
         }
 
     # --- with records
-
-    @cleared
-    def check(self, records: Any) -> int | None:
-        """Refuse records of the wrong shape or number before anything is spent."""
-        self.problem.ingest(records)
-        return self.problem.counts.total if self.n_is_public else None
 
     def mean(self, x: Floats, y: Floats, v: Floats, held: Any, randomness: Randomness) -> Floats:
         """PRIVATE. The mean of the clipped (A_i/c_y, B_i/c_v, Q_i/c_x), without noise: (2 d_y + d_x,).
@@ -175,11 +162,9 @@ class ClippedBilevel:
             if split
             else ((held, counts.training, True, True),)
         ):
-            takes_part = self.account.sample(to.count(part), randomness)
-            for at in range(0, len(takes_part), _BLOCK):
-                block = slice(at, at + _BLOCK)
-                some = to.some(part, block)
-                rows = np.zeros((len(takes_part[block]), len(scale)))
+            takes_part, at = self.account.sample(to.count(part), randomness), 0
+            for some, real in in_blocks(to, part, n):
+                rows = np.zeros((to.count(some), len(scale)))
                 if inner:
                     rows += derivatives.inner_rows(x, y, v, some)
                     rows[:, 2 * d_y :] *= -1.0
@@ -187,7 +172,8 @@ class ClippedBilevel:
                     first = derivatives.outer_first(x, y, some)
                     rows[:, d_y : 2 * d_y] -= first[:, len(x) :]
                     rows[:, 2 * d_y :] += first[:, : len(x)]
-                total += (least / n) * clipped_sum(rows * scale, 1.0, takes_part[block], n)
+                total += (least / n) * clipped_sum(rows[:real] * scale, 1.0, n, takes_part[at : at + real])
+                at += real
         return total / (least * (self.account.sample_rate or 1.0))
 
     @cleared
@@ -218,22 +204,11 @@ class ClippedBilevel:
             path.append(x)
             if not (np.isfinite(y).all() and np.isfinite(v).all() and np.isfinite(x).all()):
                 raise PublicError("The released iterates grew without bound: lower the rates, or give inner_radius.")
-        certificate = Certificate.issue(
-            self,
-            n=counts.total if self.n_is_public else None,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            loss=account.loss,
-            enforced=(
-                "The vectors of each record are clipped before records are added; those not finite are 0.",
-                *(("Who takes part in a step is drawn anew, in secret.",) if account.sample_rate else ()),
-            ),
-            declared=(
-                "The losses of a record depend on that record, x, y and public material alone.",
-                "The public parameters were not chosen by looking at these records.",
-            ),
-            limits=("x, y and v of every step are public. That they converge is not claimed.",),
+        certificate = self.certificate(
+            randomness,
+            enforced=account.enforced,
+            declared=(OWN, *problem.partition),
+            limits=("x, y and v of every step are public.", *not_covered(self.neighbours)),
         )
         out = public_output(self.output, np.array(path), np.array(released), randomness)
         noise = (sigma * c_y, sigma * c_v, sigma * c_x)

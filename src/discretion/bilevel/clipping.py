@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 
 from discretion.bilevel.budget import RULE, gaussian_budget
 from discretion.privacy import GaussianDP, Neighbours, PrivacyLoss, Randomness, SubsampledGaussian, smallest
+from discretion.privacy.sampling import sampling_rate, secret_sample
 from discretion.privacy.sums import root_sum_of_squares
 
-__all__ = ["ClippedSteps", "clipped", "clipped_sum", "secret_sample"]
+__all__ = ["CLIPPED", "OWN", "ClippedSteps", "mu_of", "not_covered"]
 
-Floats = NDArray[np.float64]
-
-_UNIT = 2.0**-53
-_WORD = 2.0**64
+CLIPPED = "The vectors of each record are clipped before records are added; those not finite are 0."
+OWN = "The losses of a record depend on that record, the released iterates and public material alone."
+_PLACES = "The last bits of the other records' vectors, which can change as a record less moves them to other places."
+_SAMPLED = "Who takes part in a step is drawn anew, in secret."
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,7 @@ class ClippedSteps:
         if neighbours is Neighbours.REPLACE_RESPONSE:
             raise ValueError("Clipped steps have an account under 'replace' and 'add-remove' neighbours only.")
         if sample_rate is not None:
-            if not 2.0**-40 <= sample_rate < 1:
-                raise ValueError(f"sample_rate must lie between 0 and 1; got {sample_rate!r}.")
-            sample_rate = math.floor(sample_rate * _WORD) / _WORD
+            sample_rate = sampling_rate(sample_rate)
         full = gaussian_budget(mu, epsilon, delta)
         most = _change(neighbours) * math.sqrt(steps) / full * (1.0 + 1e-13)
         if sample_rate is None or epsilon is None:
@@ -91,42 +90,26 @@ class ClippedSteps:
             return GaussianDP(total, neighbours=self.neighbours, rule=RULE)
         return self.steps * SubsampledGaussian(self.sample_rate, self.multiplier, neighbours=self.neighbours)
 
-    def sample(self, n: int, randomness: Randomness) -> Floats:
-        """PRIVATE. 1 for those of n records that take part in a step, else 0, (n,)."""
-        return np.ones(n) if self.sample_rate is None else secret_sample(n, self.sample_rate, randomness)
+    @property
+    def enforced(self) -> tuple[str, ...]:
+        """What the software makes true, in the words of a certificate."""
+        return (CLIPPED,) if self.sample_rate is None else (CLIPPED, _SAMPLED)
+
+    def sample(self, n: int, randomness: Randomness) -> NDArray[np.bool_]:
+        """PRIVATE. Which of n records take part in a step, (n,)."""
+        return np.ones(n, dtype=bool) if self.sample_rate is None else secret_sample(n, self.sample_rate, randomness)
+
+
+def not_covered(neighbours: Neighbours) -> tuple[str, ...]:
+    """By clipped steps, in the words of a certificate."""
+    return ("That the iterates converge is not claimed.", *((_PLACES,) if neighbours is Neighbours.ADD_REMOVE else ()))
+
+
+def mu_of(steps: int, multiplier: float, neighbours: Neighbours) -> float:
+    """mu of T steps before sampling, from their noise over the clipping norm."""
+    return _change(neighbours) * math.sqrt(steps) / multiplier
 
 
 def _change(neighbours: Neighbours) -> float:
     """Most that one record moves a sum of contributions of norm at most 1."""
     return 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
-
-
-def secret_sample(n: int, rate: float, randomness: Randomness) -> Floats:
-    """PRIVATE. 1 for records that take part, each with probability exactly `rate` (a multiple of 2^-64)."""
-    return (randomness.words(n) < np.uint64(int(rate * _WORD))).astype(np.float64)
-
-
-def clipped(rows: Floats, bound: float) -> Floats:
-    """Each row shortened to length `bound` where it is longer, and zero where it is not finite.
-
-    Rows come out no longer than `bound` in exact arithmetic: the computed length of d numbers is off by a factor of at
-    most 1 + (d + 3) 2^-53.
-    """
-    margin = 1.0 - (rows.shape[1] + 8) * _UNIT
-    with np.errstate(all="ignore"):
-        largest = np.max(np.abs(rows), axis=1, initial=0.0)
-        scaled = rows / np.where((largest > 0) & np.isfinite(largest), largest, 1.0)[:, None]  # squares do not overflow
-        length = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-        length = np.where(np.isfinite(largest), np.fmin(length, np.finfo(np.float64).max), np.nan)
-        factor = np.where(length <= bound * margin, 1.0, bound * margin / np.maximum(length, 1e-300))
-        finite = np.isfinite(length)
-        return np.where(finite[:, None], rows, 0.0) * np.where(finite, factor, 0.0)[:, None]
-
-
-def clipped_sum(rows: Floats, bound: float, part: Floats, n: int) -> Floats:
-    """PRIVATE. Sum of the clipped rows (k, d) of those that take `part` (k,), exact in any order.
-
-    Contributions are cut to multiples of a power of two at which n of them add up without rounding.
-    """
-    spacing = math.ldexp(1.0, math.frexp(bound)[1] + int(n).bit_length() - 52)
-    return (np.trunc(clipped(rows, bound) / spacing) * spacing * part[:, None]).sum(axis=0)

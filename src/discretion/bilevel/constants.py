@@ -12,7 +12,8 @@ outer loss of a record, and g(x, y, z), the inner one:
     r_xy, r_yy              Lipschitz constants of these two in y;   r_xy_x, r_yy_x   in x
     D_fx, D_fy, D_g,        largest difference between two records at one point of grad_x f, grad_y f, grad_y g and the
       D_gxy, D_gyy            two Hessians: by default 2 L_fx, 2 L_fy, 2 L_gy, 2 b_gxy, b_gyy - mu_g
-    D_y                     diameter of the inner solutions: by default L_gy / mu_g
+    D_y                     largest distance of the inner solutions of one data set at two outer points: by default
+                            L_gy / mu_g
     B_f                     largest difference of f between two records at one point
 
 Proof notes: `docs/proofs/bilevel-sensitivity.md`. Source: Lowy and Liu (2025), whose constants are replaced by proved
@@ -22,6 +23,7 @@ ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -36,7 +38,6 @@ _DEFAULTS = {
     "D_y": "L_gy and mu_g",
 }
 _SINGLE = {"D_fx": "L_fx", "D_fy": "L_fy", "D_g": "one_g", "D_gxy": "one_gxy", "D_gyy": "one_gyy", "B_f": "one_f"}
-_SCALED = ("L_fx", "L_fy", "b_fxx", "b_fxy", "b_fyy", "b_gxy", "b_gyy", "r_xy", "r_yy", "r_xy_x", "r_yy_x")
 
 
 class MissingConstant(ValueError):
@@ -53,8 +54,9 @@ class Constants:
 
     Attributes:
         L_fx, ..., B_f: see the module. All at least 0, mu_g positive.
-        one_g, one_gxy, one_gyy, one_f: for add/remove neighbours, where g = R(x, y) + (1/N) sum of terms: norms of the
-            gradient and the two Hessians of one term, and the largest |f|.
+        one_g, one_gxy, one_gyy, one_f: for add/remove neighbours, where G = R(x, y) + (1/N) sum of up to N terms: norms
+            of the gradient and the two Hessians of one term, and the largest |f|. There may be few terms: L_gy, b_gxy,
+            b_gyy and the r_* are then bounds of R alone *and* of R with any one term added, mu_g of R alone.
         inner_unconstrained: whether the inner minimiser is a stationary point, in every data set.
         smooth: whether f is differentiable and g twice, with these Lipschitz constants: no kink (Huber, hinge, a
             clipped loss).
@@ -115,6 +117,18 @@ class Constants:
             if (value := getattr(self, item.name)) is not None and not isinstance(value, bool)
         }
 
+    def described(self) -> dict[str, Any]:
+        """What was given, as JSON data: infinity is "inf", and what holds by default is left out."""
+        values = {name: "inf" if math.isinf(value) else value for name, value in self.known().items()}
+        usual = {"inner_unconstrained": True, "smooth": True, "single": False}
+        return values | {name: not default for name, default in usual.items() if getattr(self, name) is not default}
+
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> Self:
+        """The constants that `described` described."""
+        given: dict[str, Any] = {name: math.inf if value == "inf" else value for name, value in description.items()}
+        return cls(**given)
+
     def get(self, name: str) -> float:
         """One constant, or its default if it has one.
 
@@ -166,21 +180,11 @@ class Constants:
                 "of differences: the exponential mechanism on a finite list."
             )
 
-    def single_terms(self, largest_ratio: float = 1.0) -> Self:
-        """The constants for add/remove neighbours: a record is one term of a sum of at most `largest_ratio` N terms.
+    def single_terms(self) -> Self:
+        """The constants for add/remove neighbours: a record is one term of a sum of at most N terms, divided by N.
 
-        Every difference constant becomes the bound of one term, mu_g is that of R, and D_y has no default. Averages
-        with the fixed denominator N exceed the bounds per record by `largest_ratio` = (most records)/N where that is
-        above 1.
-
-        Raises:
-            ValueError: a ratio that is not finite or below 1.
+        Every difference constant becomes the bound of one term, mu_g is that of R, and D_y has no default.
         """
-        if not 1.0 <= largest_ratio < math.inf:
-            raise ValueError("largest_ratio is the largest number of records over N: at least 1, and finite.")
-        averages: dict[str, Any] = {
-            name: value * largest_ratio for name, value in self.known().items() if name in _SCALED
-        }
-        terms = {"D_fx": self.L_fx, "D_fy": self.L_fy, "D_g": self.one_g, "D_gxy": self.one_gxy}
+        terms: dict[str, Any] = {"D_fx": self.L_fx, "D_fy": self.L_fy, "D_g": self.one_g, "D_gxy": self.one_gxy}
         terms |= {"D_gyy": self.one_gyy, "B_f": self.one_f, "single": True}
-        return replace(self, **averages | terms)
+        return replace(self, **terms)

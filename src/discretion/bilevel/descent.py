@@ -12,32 +12,37 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discretion.bilevel.batches import SUBSETS, Batches
 from discretion.bilevel.budget import RULE, gaussian_budget, step_budgets
+from discretion.bilevel.certified import certified_inner
 from discretion.bilevel.constants import MissingConstant, Refused
+from discretion.bilevel.counts import Counts, Layout
 from discretion.bilevel.descent_report import DescentReport, Step
+from discretion.bilevel.domains import Grid
 from discretion.bilevel.first_order import gradient_descent, lbfgs
-from discretion.bilevel.hypergradient import LinearSolver, certified_inner, implicit_gradient
-from discretion.bilevel.outputs import Output, public_output
-from discretion.bilevel.problem import BilevelProblem, Grid, InnerSolver, Layout, Problem
-from discretion.bilevel.sensitivity import hypergradient_sensitivity, inexactness, lipschitz, smoothness
-from discretion.bilevel.solvers import newton
+from discretion.bilevel.hypergradient import LinearSolver, implicit_gradient
+from discretion.bilevel.losses import Problem
+from discretion.bilevel.mechanism import ProblemMechanism, run_on
+from discretion.bilevel.outputs import Output, check_output, public_output
+from discretion.bilevel.problem import BilevelProblem
+from discretion.bilevel.sensitivity import batch_shift, hypergradient_sensitivity, inexactness, lipschitz, smoothness
+from discretion.bilevel.solvers import InnerSolver, newton
 from discretion.gp import Ball, Box
 from discretion.privacy import (
-    Certificate,
     GaussianDP,
     Ledger,
-    Neighbours,
+    PrivacyLoss,
     PublicError,
     Randomness,
     Release,
-    SystemRandomness,
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
@@ -94,7 +99,7 @@ class DescentRelease(Release):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Descent:
+class Descent(ProblemMechanism):
     """Noisy hypergradient descent, mu-GDP.
 
     Parameters
@@ -114,10 +119,12 @@ class Descent:
         Inner solver; the problem's own by default. A callable is an `InnerSolver`; it is not believed but checked.
     linear : {"cg", "neumann", "dense"}, optional
         By default "cg" for problems given by losses, "dense" for families, which have their Hessian.
-    inner_domain : Box or Ball, optional
-        Y, on which the constants hold, containing every y(x); the problem's own by default.
     accuracy : float
         Share of 2K/n that the errors of inner solution and linear solve may add, each: C alpha = l tau = accuracy 2K/n.
+    batch : Counts or int, optional
+        Each step solves and differentiates on a secret subset of so many of the records (split: of both parts), drawn
+        anew: less work, and more noise for each step, which costs less; the gradient is biased. Replace neighbours
+        only. ``steps`` is needed, ``mu`` is before sampling.
     contraction : float
         Of the schedule: more of the budget later, `budget.step_budgets`.
     output : {"tail", "window", "uniform"}
@@ -145,7 +152,7 @@ class Descent:
     start: Floats | None = None
     solver: str | InnerSolver | None = None
     linear: LinearSolver | None = None
-    inner_domain: Box | Ball | None = None
+    batch: Counts | int | None = None
     accuracy: float = 0.0025
     contraction: float = 0.0
     output: Output = "tail"
@@ -155,8 +162,7 @@ class Descent:
     name = "private-hypergradient-descent"
 
     def __post_init__(self) -> None:
-        if self.inner_domain is not None and isinstance(self.problem, Problem):
-            object.__setattr__(self, "problem", replace(self.problem, inner_domain=self.inner_domain))
+        self.problem.need_inner_domain()
         domain = self.problem.x_domain
         if isinstance(domain, Grid):
             raise ValueError("The domain is a finite list: use ExponentialMechanism, or give a Box or a Ball.")
@@ -166,12 +172,12 @@ class Descent:
             raise ValueError(f"solver must be one of {', '.join(_SOLVERS)}, or a callable; got {self.solver!r}.")
         if self.linear not in (None, "cg", "neumann", "dense"):
             raise ValueError(f'linear must be "cg", "neumann" or "dense"; got {self.linear!r}.')
-        if self.output not in ("tail", "window", "uniform"):
-            raise ValueError(f'output must be "tail", "window" or "uniform"; got {self.output!r}.')
+        check_output(self.output)
         if not (0 < self.accuracy <= 1 and 0 <= self.contraction < 1):
             raise ValueError("accuracy must lie in (0, 1], contraction in [0, 1).")
         if self.steps is not None and (isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1):
             raise ValueError(f"steps must be a whole number of at least 1; got {self.steps!r}.")
+        _ = self.batches
         if not (math.isfinite(self.eta) and self.eta > 0):
             raise ValueError(f"rate must be a positive finite number; got {self.rate!r}.")
         if self.first.shape != (domain.dimension,) or not domain.contains(self.first[None])[0]:
@@ -182,20 +188,32 @@ class Descent:
 
     # --- public
 
-    @property
-    def neighbours(self) -> Neighbours:
-        """The relation of the problem."""
-        return self.problem.neighbours
+    @cached_property
+    def batches(self) -> Batches | None:
+        """What steps see of the records, and cost, if not all."""
+        if self.batch is None:
+            return None
+        return Batches.for_steps(self.batch, self.problem, self.steps, self.contraction, self.given(SUBSETS))
 
-    @property
-    def n_is_public(self) -> bool:
-        """Whether the number of records is public."""
-        return self.neighbours is not Neighbours.ADD_REMOVE
+    @cached_property
+    def scope(self) -> BilevelProblem:
+        """The problem that a step solves: that of all records, or of a batch."""
+        return self.problem if self.batches is None else self.problem.batched(self.batches.size)
 
     @cached_property
     def price(self) -> float:
-        """mu of the run."""
-        return gaussian_budget(self.mu, self.epsilon, self.delta)
+        """mu of the run; with a batch, before sampling."""
+        full = gaussian_budget(self.mu, self.epsilon, self.delta)
+        if self.batches is None or self.epsilon is None:
+            return full
+        return self.batches.mu_within(self.epsilon, self.delta, full)
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """mu-GDP for the whole run, by adaptive composition; less with a batch."""
+        if self.batches is not None:
+            return self.batches.loss(self.price)
+        return GaussianDP(self.price, neighbours=self.neighbours, rule=self.given(RULE))
 
     @cached_property
     def first(self) -> Floats:
@@ -216,7 +234,9 @@ class Descent:
         try:
             smooth = smoothness(self.problem.constants())
         except MissingConstant as error:
-            raise MissingConstant(f"Without a rate, 1/(2 b_Phi) would be used. {error}") from None
+            raise MissingConstant(
+                f"Give rate; without one 1/(2 b_Phi) would be used, which is not known. {error}"
+            ) from None
         if not 0 < smooth < math.inf:
             raise Refused("b_Phi is 0 or not finite, so that it gives no step size: give rate.")
         return 0.5 / smooth
@@ -235,7 +255,7 @@ class Descent:
         Raises:
             Refused: the bound does not hold, is not finite, or double precision does not reach the accuracy.
         """
-        problem = self.problem
+        problem = self.scope
         c = problem.constants(x)
         exact, C = hypergradient_sensitivity(c, problem.counts), inexactness(c)
         if exact.value == 0.0:
@@ -254,19 +274,11 @@ class Descent:
         sensitivity = (exact.value + 2.0 * C * alpha + 2.0 * c.l * tau) * (1.0 + _ROUNDING)
         return Step(exact, C, alpha, tau, tolerance, sensitivity, c)
 
-    def privacy_loss(self, n: int) -> GaussianDP:
-        """mu-GDP for the whole run, by adaptive composition.
-
-        Raises:
-            ValueError: n is not the public number of records.
-        """
-        if self.n_is_public and n != self.problem.counts.total:
-            raise ValueError(f"The problem is for {self.problem.counts.total:,} records in all; give that number as n.")
-        return GaussianDP(self.price, neighbours=self.neighbours, rule=RULE)
-
     def parameters(self) -> dict[str, Any]:
-        """The public parameters as JSON data."""
+        """The public parameters as JSON data; of constants and sensitivity those of the first step."""
+        first = self.step(self.first)
         return {
+            "released": "All iterates and all noisy hypergradients, run",
             "problem": self.problem.parameters(),
             "mu": self.price,
             "steps": len(self.budgets),
@@ -274,7 +286,10 @@ class Descent:
             "start": self.first.tolist(),
             "solver": self._solver_name,
             "linear": self.linear,
-            "inner_domain": None if self.inner_domain is None else repr(self.inner_domain),
+            "batch": None if self.batches is None else list(self.batches.size.parts),
+            "constants": self.stated(first.constants),
+            "sensitivity": first.sensitivity,
+            "noise": first.sensitivity / float(self.budgets[0]),
             "accuracy": self.accuracy,
             "contraction": self.contraction,
             "output": self.output,
@@ -290,22 +305,36 @@ class Descent:
     def report(self) -> DescentReport:
         """What the run rests on, before any record is read."""
         first = self.step(self.first)
-        steepest = expected = None
-        with suppress(MissingConstant, Refused):
-            steepest = lipschitz(self.problem.constants())
-            expected = math.sqrt(self._bound(steepest))
+        steepest = expected = drift = fastest = longest = unknown = None
+        with suppress(MissingConstant):
+            longest = lipschitz(first.constants)
+        try:
+            c = self.problem.constants()
+            steepest, smooth = lipschitz(c), smoothness(c)
+            fastest = 1.0 / smooth if smooth > 0 else math.inf
+            if self.batches is None:
+                expected = math.sqrt(self._bound(steepest))
+        except (MissingConstant, Refused) as error:
+            unknown = str(error)
+        if self.batches is not None:
+            drift = first.inexactness * batch_shift(first.constants, self.scope.counts)
         return DescentReport(
             start=first,
             steps=len(self.budgets),
             mu=self.price,
-            epsilon=self.privacy_loss(self.problem.counts.total).epsilon(self.delta),
+            epsilon=self.loss.epsilon(self.delta),
             delta=self.delta,
             rate=self.eta,
             noise=first.sensitivity / float(self.budgets[0]),
             share=float((self.budgets[0] / self.price) ** 2),
+            longest=longest,
             steepest=steepest,
             expected=expected,
+            fastest=fastest,
+            unknown=unknown,
             verified=self.problem.verified,
+            batch=None if self.batches is None else self.scope.counts.total,
+            drift=drift,
         )
 
     def _bound(self, steepest: float) -> float:
@@ -314,19 +343,13 @@ class Descent:
         smooth, T = smoothness(c), len(self.budgets)
         if self.eta * smooth > 1.0 + 1e-12:
             return math.inf
-        largest = hypergradient_sensitivity(c, self.problem.counts).value * (1.0 + 4.0 * self.accuracy)
-        spread = float(np.mean((largest / self.budgets) ** 2))
-        bias = 2.0 * self.accuracy * largest
+        most = hypergradient_sensitivity(c, self.problem.counts).value * (1.0 + 4.0 * self.accuracy)
+        spread = float(np.mean((most / self.budgets) ** 2))
+        bias = 2.0 * self.accuracy * most
         fall = 2.0 * steepest * domain.diameter() / (self.eta * T)
         return fall + bias**2 + smooth * self.eta * domain.dimension * spread
 
     # --- with records
-
-    @cleared
-    def check(self, records: Any) -> int | None:
-        """Refuse records of the wrong shape or number before anything is spent."""
-        self.problem.ingest(records)
-        return self.problem.counts.total if self.n_is_public else None
 
     @cleared
     @silent()
@@ -340,7 +363,8 @@ class Descent:
         x, y, path, gradients, noise, moved = self.first, None, [self.first], [], [], []
         for mu in self.budgets:
             step = self.step(x)
-            gradient, y = self._gradient(x, y, held, step)
+            some = held if self.batches is None else self.problem.take(held, self.batches.draw(randomness))
+            gradient, y = self._gradient(x, y, some, step)
             sigma = step.sensitivity / float(mu)
             if not np.linalg.norm(gradient) < _MOST_RATIO * sigma:
                 raise PublicError(TOO_LONG)
@@ -350,23 +374,18 @@ class Descent:
             moved.append(step.sensitivity)
             x = self.problem.x_domain.clamp((x - self.eta * gradients[-1])[None])[0]
             path.append(x)
-        total = self.problem.counts.total
-        known = self.problem.verified
-        certificate = Certificate.issue(
-            self,
-            n=total if self.n_is_public else None,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            loss=self.privacy_loss(total),
+        sampled = self.batches is not None
+        certificate = self.certificate(
+            randomness,
             enforced=(
-                *(("Records are shortened or clipped one by one to the declared domain.",) if known else ()),
+                *self.problem.enforcements,
                 "Every inner solution and linear solve has the accuracy that the noise allows for.",
                 "The noise is a function of public parameters and of earlier releases.",
+                *(("Which records a step sees is drawn anew, in secret, and it starts from public values.",) * sampled),
             ),
             declared=(
-                "Domain, start, steps and numbers of records were not chosen by looking at these records.",
                 *self.problem.declarations,
+                *(("The inner solver keeps nothing from one step to the next.",) * (sampled and self._foreign)),
             ),
             limits=LIMITS,
         )
@@ -374,15 +393,20 @@ class Descent:
         x = public_output(self.output, np.array(path), released, randomness)
         return DescentRelease(certificate, x, np.array(path), released, np.array(noise), np.array(moved), self.report())
 
-    def _gradient(self, x: Floats, y: Floats | None, held: Any, step: Step) -> tuple[Floats, Floats]:
-        """PRIVATE. The hypergradient at x, and the inner solution, where the next solve starts."""
+    def _gradient(self, x: Floats, y: Floats | None, held: Any, step: Step) -> tuple[Floats, Floats | None]:
+        """PRIVATE. The hypergradient at x, and the inner solution, where the next solve starts if it sees the same."""
         solver = _SOLVERS[self.solver] if isinstance(self.solver, str) else self.solver
-        y = certified_inner(self.problem, x, held, step.tolerance, y, solver, self.inner_domain)
+        y = certified_inner(self.scope, x, held, step.tolerance, y, solver)
         linear = self.linear or ("cg" if isinstance(self.problem, Problem) else "dense")
-        gradient = implicit_gradient(self.problem, x, y, held, step.tau, linear)
+        gradient = implicit_gradient(self.scope, x, y, held, step.tau, linear)
         if not np.isfinite(gradient).all():
             raise PublicError("A hypergradient is not finite: the problem or its constants are wrong.")
-        return gradient, y
+        return gradient, y if self.batches is None else None
+
+    @property
+    def _foreign(self) -> bool:
+        """Whether an inner solver is from outside."""
+        return callable(self.solver) or getattr(self.problem, "solver", None) is not None
 
 
 def default_steps(problem: BilevelProblem, mu: float, sensitivity: float) -> int:
@@ -405,13 +429,9 @@ def noisy_hypergradient(
     problem: BilevelProblem,
     records: Any,
     *,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | Path | None = None,
     randomness: Randomness | None = None,
     **options: Any,
 ) -> DescentRelease:
     """Descend privately along noisy hypergradients: see `Descent` for the options."""
-    mechanism = Descent(problem=problem, **options)
-    if ledger is not None:
-        total = problem.counts.total
-        return ledger.run(mechanism, records, n=total, randomness=randomness)  # pyright: ignore[reportReturnType]
-    return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+    return run_on(Descent(problem=problem, **options), records, ledger, randomness)

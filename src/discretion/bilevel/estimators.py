@@ -15,8 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from discretion.bilevel.families import penalty_range
 from discretion.bilevel.linear import Table
-from discretion.bilevel.report import Report
+from discretion.bilevel.report import TunedReport
+from discretion.bilevel.scores import Score
 from discretion.bilevel.tuned import TunedModel, TunedRelease
 from discretion.privacy import (
     BoundedRange,
@@ -30,7 +32,7 @@ from discretion.privacy import (
     largest,
 )
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import check_shapes, numbers, plain_table
+from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
 
 __all__ = ["LogisticRegressionCV", "RidgeCV"]
 
@@ -51,6 +53,8 @@ class _Tuned(BaseEstimator):
     release_model: bool
     validation_share: float
     fit_intercept: bool
+    choice_score: Score | None
+    choice_spread: float | None
     ledger: Ledger | str | Path | None
     randomness: Randomness | None
 
@@ -70,9 +74,11 @@ class _Tuned(BaseEstimator):
             feature_bound=self.feature_bound,
             response_range=self._range(),
             intercept=self.fit_intercept,
-            penalties=(float(self.penalties[0]), float(self.penalties[1])),
+            penalties=penalty_range(self.penalties),
             candidates=self.candidates,
             validation_share=self.validation_share,
+            score=self.choice_score,
+            spread=self.choice_spread,
             delta=self.delta,
         )
 
@@ -101,12 +107,17 @@ class _Tuned(BaseEstimator):
         return -1.0, 1.0
 
     def privacy_loss(self, n: int) -> PrivacyLoss:
-        """What fitting n records will cost, before any record is seen."""
+        """What fitting n records will cost, before any record is seen: `.guarantee(delta)` says it in epsilon."""
         return self.mechanism(n).privacy_loss(n)
 
-    def report(self, n: int) -> Report:
-        """What the choice of the penalty would rest on with n records; `text()` says whether it can be informative."""
-        return self.mechanism(n).choice.report()
+    def report(self, n: int) -> TunedReport:
+        """What fitting n records will cost, how noisy the model is, and whether the choice can be informative."""
+        return self.mechanism(n).report()
+
+    def _scale(self, n: int) -> float:
+        """n penalty_ |w|^2 on the scaled problem is this many |coefficients|^2 in the units of X."""
+        check_is_fitted(self)
+        return n * self.penalty_ * self.feature_bound**2 * (2.0 if self.fit_intercept else 1.0)
 
     def _fit(self, X: Floats, y: Floats) -> TunedRelease:
         mechanism, records = self.mechanism(len(X), X.shape[1]), Table(X, y)
@@ -119,6 +130,8 @@ class _Tuned(BaseEstimator):
         else:
             book = self.ledger if not isinstance(self.ledger, str | Path) else Ledger.open(self.ledger)
             release = book.run(mechanism, records, n=len(X), randomness=randomness)
+        for name in ("coef_", "intercept_"):  # of an earlier fit, if no model is released now
+            vars(self).pop(name, None)
         self.release_, self.penalty_ = release, release.penalty
         return release
 
@@ -128,8 +141,7 @@ class _Tuned(BaseEstimator):
             raise AttributeError(
                 "Only the penalty was released (release_model=False), so there is nothing to predict with."
             )
-        checked: Any = validate_data(self, plain_table(X), dtype=np.float64, reset=False)  # pyright: ignore[reportArgumentType]
-        return checked @ self.release_.coefficients + self.release_.intercept
+        return asked_table(self, X) @ self.release_.coefficients + self.release_.intercept
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -165,6 +177,11 @@ class RidgeCV(RegressorMixin, _Tuned):
         Share of the records by which lambda is chosen, told by position: the order of the records must not depend on
         them (a table kept sorted is to be shuffled first).
     fit_intercept : bool
+    choice_score : {"plain", "candidate"}, optional
+        By which lambda is chosen; by default by a forecast from public numbers: see `ExponentialMechanism`.
+    choice_spread : float, optional
+        Public guess of how much the loss differs between the best and the worst lambda, for that forecast: of half the
+        squared error, responses scaled to [-1, 1].
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read.
     randomness : Randomness, optional
@@ -175,8 +192,11 @@ class RidgeCV(RegressorMixin, _Tuned):
     release_ : TunedRelease
         Penalty, model and their one certificate; ``release_.report()`` says what the choice rests on.
     penalty_ : float
+        lambda, on the problem scaled to the unit ball; `sklearn_alpha` converts it.
     coef_, intercept_ : array (d,), float
         The model in the units of the data, if it was released.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of covariates, and their names, if X had any that are not numbers.
 
     Notes
     -----
@@ -198,6 +218,8 @@ class RidgeCV(RegressorMixin, _Tuned):
         release_model: bool = True,
         validation_share: float = 0.5,
         fit_intercept: bool = True,
+        choice_score: Score | None = None,
+        choice_spread: float | None = None,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -211,11 +233,24 @@ class RidgeCV(RegressorMixin, _Tuned):
         self.release_model = release_model
         self.validation_share = validation_share
         self.fit_intercept = fit_intercept
+        self.choice_score = choice_score
+        self.choice_spread = choice_spread
         self.ledger = ledger
         self.randomness = randomness
 
     def _range(self) -> tuple[float, float]:
-        return float(self.response_range[0]), float(self.response_range[1])
+        ends: Any = self.response_range
+        if np.shape(ends) != (2,):
+            raise ValueError(f"response_range must be two numbers, the least and the largest response; got {ends!r}.")
+        return float(ends[0]), float(ends[1])
+
+    def sklearn_alpha(self, n: int) -> float:
+        """alpha of `sklearn.linear_model.Ridge` with the same penalty on n records: 2 n feature_bound^2 penalty_.
+
+        Half of that without an intercept. Here the intercept is penalised too, as the coefficient of a column of the
+        value feature_bound.
+        """
+        return self._scale(n)
 
     @cleared
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -237,6 +272,7 @@ class RidgeCV(RegressorMixin, _Tuned):
             y_numeric=True,
             ensure_min_samples=2,
         )
+        keep_columns(self, X, table)
         release = self._fit(*checked)
         if release.coefficients is not None:
             self.coef_, self.intercept_ = release.coefficients, release.intercept
@@ -264,16 +300,19 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         The labels there may be, public. Records with others are refused.
     feature_bound, epsilon, delta, penalties, candidates, choice_share, release_model, validation_share, fit_intercept
         As in `RidgeCV`.
-    ledger, randomness
-        As in `RidgeCV`.
+    choice_score, choice_spread, ledger, randomness
+        As in `RidgeCV`; the spread is of the logistic loss, which is log 2 for the model that knows nothing.
 
     Attributes
     ----------
     release_ : TunedRelease
     penalty_ : float
+        lambda, on the problem scaled to the unit ball; `sklearn_C` converts it.
     classes_ : array (2,)
     coef_, intercept_ : array (1, d), array (1,)
         The model in the units of the data, if it was released.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of covariates, and their names, if X had any that are not numbers.
     """
 
     _kind = "logistic"
@@ -291,6 +330,8 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         release_model: bool = True,
         validation_share: float = 0.5,
         fit_intercept: bool = True,
+        choice_score: Score | None = None,
+        choice_spread: float | None = None,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -304,8 +345,18 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         self.release_model = release_model
         self.validation_share = validation_share
         self.fit_intercept = fit_intercept
+        self.choice_score = choice_score
+        self.choice_spread = choice_spread
         self.ledger = ledger
         self.randomness = randomness
+
+    def sklearn_C(self, n: int) -> float:
+        """C of `sklearn.linear_model.LogisticRegression` with the same penalty on n records.
+
+        1 / (2 n feature_bound^2 penalty_), twice that without an intercept. Here the intercept is penalised too, as the
+        coefficient of a column of the value feature_bound.
+        """
+        return 1.0 / self._scale(n)
 
     def _declared(self) -> NDArray[Any]:
         classes = np.unique(np.asarray([] if self.classes is None else self.classes))
@@ -324,6 +375,7 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         classes = self._declared()
         table: Any = plain_table(X)
         checked: Any = validate_data(self, table, dtype=np.float64, ensure_min_samples=2)
+        keep_columns(self, X, table)
         labels = np.asarray(y)
         if labels.shape != (len(checked),):
             raise PublicError("X and y must agree: one label for each row.")
@@ -346,7 +398,8 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likelier of the declared classes at X, shape (m,). Post-processing: free."""
-        return np.asarray(self._declared())[(self._decision(X) > 0).astype(int)]
+        second = self._decision(X) > 0
+        return self.classes_[second.astype(int)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

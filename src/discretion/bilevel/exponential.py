@@ -17,26 +17,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
-from discretion.bilevel.problem import BilevelProblem, Grid, Layout, default_grid
+from discretion.bilevel.counts import Layout
+from discretion.bilevel.domains import Grid, default_grid, described
+from discretion.bilevel.forecast import Forecast, Hypothetical
+from discretion.bilevel.mechanism import ProblemMechanism, run_on
+from discretion.bilevel.problem import BilevelProblem
 from discretion.bilevel.report import Report
 from discretion.bilevel.samplers import choose
+from discretion.bilevel.scores import DOUBT, HEAD_STARTS, Rule, Score, preferred
 from discretion.bilevel.sensitivity import Bound, lipschitz, range_bound, value_change
 from discretion.gp import Box
 from discretion.privacy import (
     BoundedRange,
-    Certificate,
     Ledger,
-    Neighbours,
     PublicError,
     Randomness,
     Release,
-    SystemRandomness,
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
@@ -46,15 +49,14 @@ __all__ = [
     "ExponentialMechanism",
     "NotCertified",
     "Report",
-    "candidate_scores",
     "exponential",
 ]
 
 Floats = NDArray[np.float64]
-Score = Literal["plain", "candidate"]
 
 _ROUNDING = 2e-12  # of epsilon: covers the relative errors of the weights, below 4e-13 each
-_UNEVEN, _FINE = 2.0, 0.2
+_UNEVEN = 2.0
+_TENTH = 0.1  # of the loss that the constants bound: on tables we know the spread over penalties was 0.08 to 0.44 of it
 
 
 class NotCertified(ValueError):
@@ -67,36 +69,24 @@ class Choice(Release):
 
     Attributes:
         certificate: what it cost.
-        x: the point, (d,).
+        x: the point, (d,). Of a penalty it is the logarithm.
         place: its index in the list.
+        penalty: lambda, where x is the logarithm of one; else None.
         facts: public facts that the choice rests on.
     """
 
     x: Floats
     place: int
+    penalty: float | None
     facts: Report
 
     def report(self) -> Report:
-        """Delta, k, break-down, constants, and whether the choice could be informative."""
+        """Whether the choice could be informative, and what it rests on."""
         return self.facts
 
 
-def candidate_scores(values: Floats, changes: Floats, t: float) -> Floats:
-    """max_j [(Phi_i + t D_i) - (Phi_j + t D_j)] / (D_i + D_j), (N,): it moves by at most 1 between neighbours.
-
-    Args:
-        values: Phi, (N,). changes: D, (N,), positive, public. t: at least 0, public.
-    """
-    raised = values + t * changes
-    scores = np.empty(len(values))
-    for at in range(0, len(values), 512):  # blocks of rows, so that long lists do not need N^2 numbers at once
-        rows = slice(at, at + 512)
-        scores[rows] = np.max((raised[rows, None] - raised) / (changes[rows, None] + changes), axis=1)
-    return scores
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExponentialMechanism:
+class ExponentialMechanism(ProblemMechanism):
     """A private choice of the outer variable among public points: bounded range epsilon.
 
     Parameters
@@ -108,16 +98,18 @@ class ExponentialMechanism:
         The points; by default those of the problem's domain: a list as it is, 201, 61^2 or 31^3 points of a box or
         ball in one to three dimensions.
     score : {"plain", "candidate"}, optional
-        By default "plain" where one sensitivity for all points is small enough: where log(N/b)/k is at most a fifth
-        of the loss spread expected beforehand, or the D_j differ by less than a factor 2. Else "candidate", which
-        reaches the points of small D_j that a worst-case sensitivity drowns, and pays for it at those of large D_j.
-    failure : float
-        b in t = 2 log(N/b) / epsilon of the candidate score.
+        By default "plain", which never does worse than a uniform choice, unless the plain score is not forecast to be
+        informative (`Forecast`) and the candidate score is: nowhere worse than a uniform choice, even where losses
+        differ by a third of `spread` only; or, if the plain score is itself nearly a uniform choice, in part.
+    head_start : float, optional
+        Of the candidate score, in nats: how much likelier a point of small D_i is than one of large D_i where losses
+        are alike, t = 2 head_start / epsilon. By default what is forecast to do best. log(20 N) is that of
+        Raskhodnikova and Smith (2016), which finds a best point of small D_i and misses one of large D_i.
     value_share : float
         Error allowed in a value, as a share of its sensitivity.
     spread : float, optional
-        Loss difference between points expected beforehand, from public knowledge, for the report; by default what the
-        constants bound.
+        Difference of the loss between the best and the worst point, from public knowledge: for the forecast alone. By
+        default a tenth of what the constants bound, such as the loss of the model that knows nothing.
     offsets : array (N,), optional
         Public amounts added to the loss of each point, such as what the noise of a later release will cost there;
         refused where double precision could not hold value and offset together.
@@ -143,7 +135,7 @@ class ExponentialMechanism:
     epsilon: float
     grid: Grid | None = None
     score: Score | None = None
-    failure: float = 0.05
+    head_start: float | None = None
     value_share: float = 0.0025
     spread: float | None = None
     offsets: Floats | None = None
@@ -156,11 +148,15 @@ class ExponentialMechanism:
     def __post_init__(self) -> None:
         if self.problem.layout is Layout.SEPARABLE:
             raise Refused("Every record has an inner problem of its own here: clip its hypergradient and add noise.")
+        self.problem.need_inner_domain()
         if not 1e-9 < self.epsilon < math.inf:
             raise ValueError(f"epsilon must be a finite number above 1e-9; got {self.epsilon!r}.")
-        for label in ("failure", "value_share"):
-            if not 0 < getattr(self, label) < 1:
-                raise ValueError(f"{label} must lie strictly between 0 and 1; got {getattr(self, label)!r}.")
+        if not 0 < self.value_share < 1:
+            raise ValueError(f"value_share must lie strictly between 0 and 1; got {self.value_share!r}.")
+        if self.spread is not None and not 0 < self.spread < math.inf:
+            raise ValueError(f"spread must be a positive finite number; got {self.spread!r}.")
+        if self.head_start is not None and not (self.score == "candidate" and 0 <= self.head_start < 600):
+            raise ValueError('head_start is for score="candidate": a number of [0, 600).')
         if self.score not in (None, "plain", "candidate"):
             raise ValueError(f'score must be "plain" or "candidate"; got {self.score!r}.')
         if not 0 <= self.delta < 1:
@@ -172,24 +168,14 @@ class ExponentialMechanism:
             object.__setattr__(self, "offsets", offsets)
         if len(self.points) < 2:
             raise ValueError("There is one point only: nothing is to be chosen, and nothing need be spent.")
-        errors = self.plan.errors
+        errors = self.plan.rule.errors
         if self.offsets is not None and np.spacing(np.abs(self.offsets).max()) > 1e-3 * errors.min():
             raise Refused(
-                "The offsets are so large that adding them would round the values by more than their accuracy: "
-                "subtract a constant from all, or keep points out that cost that much."
+                "The offsets are so large that adding them would round the values by more than their accuracy: leave "
+                "out points that cost that much, such as the smallest penalties."
             )
 
     # --- public
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """The relation of the problem."""
-        return self.problem.neighbours
-
-    @property
-    def n_is_public(self) -> bool:
-        """Whether the number of records is public."""
-        return self.neighbours is not Neighbours.ADD_REMOVE
 
     @cached_property
     def points(self) -> Floats:
@@ -203,7 +189,7 @@ class ExponentialMechanism:
     @cached_property
     def plan(self) -> _Plan:
         """Sensitivities, errors and accuracies, from public facts."""
-        problem, N = self.problem, len(self.points)
+        problem = self.problem
         everywhere = problem.constants()
         local = [problem.constants(x) for x in self.points]
         try:
@@ -218,114 +204,130 @@ class ExponentialMechanism:
             if spread.value == 0.0 or (changes is not None and not changes.any()):
                 raise Refused("No record can change which point is best: minimise on any public data, for free.")
             raise Refused("No finite sensitivity follows from these constants: bound the domain or the outer loss.")
-        score = self.score
-        if score is None:
-            uneven = changes is not None and changes.max() > _UNEVEN * changes.min()
-            coarse = spread.value * math.log(N / self.failure) / self.epsilon > _FINE * self._spread(everywhere)
-            score = "candidate" if uneven and coarse else "plain"
-        if score == "candidate":
-            if changes is None:
-                _ = value_change(everywhere, problem.counts)  # says what is missing
-                raise MissingConstant("The candidate score needs B_f: a bound of the outer loss's spread.")
-            sizes = np.maximum(changes, 1e-9 * changes.max())
-        else:
-            sizes = np.full(N, spread.value)
-        errors = self.value_share * sizes
+        if self.score == "candidate" and changes is None:
+            _ = value_change(everywhere, problem.counts)  # says what is missing
+            raise MissingConstant("The candidate score needs B_f: a bound of the outer loss's spread.")
+        rule, other = self._rules(spread.value, changes)
         slopes = np.array([c.get("L_fy") for c in local])
         curvatures = np.array([c.get("mu_g") for c in local])
         with np.errstate(divide="ignore"):
             # half of the error is for the inner solution, half for the rounding of a value
-            tolerances = 0.5 * curvatures * errors / slopes
+            tolerances = 0.5 * curvatures * rule.errors / slopes
         reachable = np.array([problem.least_tolerance(x) for x in self.points])
         if np.any(tolerances < reachable):
             raise Refused(
                 "Double precision does not reach the accuracy of the inner solutions that these numbers of records and "
-                "penalties need. Raise the least penalty or value_share."
+                "penalties need. Raise the least penalty, or spread the points further apart."
             )
-        return _Plan(score, spread, changes, sizes, errors, tolerances, everywhere)
+        return _Plan(rule, other, spread, changes, tolerances, everywhere)
 
-    @property
-    def _used(self) -> float:
-        """epsilon less what the rounding of weights may add."""
-        return self.epsilon - _ROUNDING
+    def _rules(self, range_: float, changes: Floats | None) -> tuple[Rule, Rule | None]:
+        """The rule to take; the one not taken, if there was a choice."""
+        used = self.epsilon - _ROUNDING
+        plain = Rule("plain", used, np.full(len(self.points), range_), self.value_share)
+        if (
+            changes is None
+            or self.score == "plain"
+            or (self.score is None and changes.max() <= _UNEVEN * changes.min())
+        ):
+            return plain, None
+        sizes = np.maximum(changes, 1e-9 * changes.max())  # none is 0
+        starts = HEAD_STARTS if self.head_start is None else (self.head_start,)
+        candidates = [Rule("candidate", used, sizes, self.value_share, start) for start in starts]
+        if len(candidates) == 1:
+            return candidates[0], None
+        rule, other = preferred(plain, candidates, self._hypothetical, self._spread(range_))
+        if self.score is None:
+            return rule, other
+        return rule if rule.name == "candidate" else other, None
 
-    @property
-    def t(self) -> float:
-        """2 log(N/b) / epsilon."""
-        return 2.0 * math.log(len(self.points) / self.failure) / self.epsilon
+    @cached_property
+    def _hypothetical(self) -> Hypothetical:
+        return Hypothetical(self.points, self.offsets)
 
     @property
     def k(self) -> float:
         """epsilon / (Delta + 4a); for the candidate score epsilon / (4 (D + 2a)) at the median D."""
-        plan = self.plan
-        if plan.score == "plain":
-            return self._used / (plan.range.value + 4.0 * float(plan.errors[0]))
-        return self._used / (4.0 * float(np.median(plan.sizes + 2.0 * plan.errors)))
+        return self.plan.rule.k
 
     def scores(self, values: Floats) -> Floats:
         """PRIVATE values (N,) in, PRIVATE scores (N,) out: point i is drawn with chance ~ exp(-score_i)."""
-        plan = self.plan
-        if plan.score == "plain":
-            return self.k * (values - values.min())
-        return 0.5 * self._used * candidate_scores(values, plan.sizes + 2.0 * plan.errors, self.t)
+        return self.plan.rule.scores(values)
 
-    def privacy_loss(self, n: int) -> BoundedRange:
+    @property
+    def loss(self) -> BoundedRange:
         """Bounded range epsilon: pure epsilon-DP, and better than that in composition.
 
         Raises:
             NotCertified: the sampler is not the exact one.
-            ValueError: n is not the public number of records.
         """
         if self.sampler is not None:
             raise NotCertified(
                 "The draw comes from a sampler whose law is not proved: it has no privacy loss, and no ledger takes "
                 "it. Leave out sampler to draw exactly."
             )
-        if self.n_is_public and n != self.problem.counts.total:
-            raise ValueError(f"The problem is for {self.problem.counts.total:,} records in all; give that number as n.")
-        return BoundedRange(self.epsilon, neighbours=self.neighbours, rule="exponential mechanism, bounded range")
+        return BoundedRange(
+            self.epsilon, neighbours=self.neighbours, rule=self.given("exponential mechanism, bounded range")
+        )
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters as JSON data."""
         plan = self.plan
         return {
+            "released": "One point of a public list, chosen",
             "problem": self.problem.parameters(),
             "epsilon": self.epsilon,
-            "score": plan.score,
+            "score": plan.rule.name,
             "points": len(self.points),
-            "first_point": self.points[0].tolist(),
-            "last_point": self.points[-1].tolist(),
+            "grid": described(self.grid),
             "range": plan.range.value,
-            "failure": self.failure,
+            "head_start": plan.rule.head_start,
             "value_share": self.value_share,
             "offsets": None if self.offsets is None else self.offsets.tolist(),
         }
 
     def report(self) -> Report:
-        """What the choice rests on, before any record is read."""
+        """What the choice rests on and what it can be expected to be worth, before any record is read."""
         plan, problem = self.plan, self.problem
-        spread = self._spread(plan.constants)
-        changes = None if plan.changes is None else (float(plan.changes.min()), float(plan.changes.max()))
-        if plan.score == "plain":
-            told = np.full(len(self.points), math.log(len(self.points) / self.failure) / self.k)
-        else:
-            told = 2.0 * self.t * (plan.sizes + 2.0 * plan.errors)
+        spread = self._spread(plan.range.value)
+        rule, changes = plan.rule, plan.changes
+        likely, smaller, larger = (
+            self._hypothetical.forecast(rule.scores, spread * by) for by in (1.0, 1.0 / DOUBT, DOUBT)
+        )
+        other = None if plan.other is None else self._hypothetical.forecast(plan.other.scores, spread)
         return Report(
-            score=plan.score,
+            score=rule.name,
+            head_start=rule.head_start,
+            favoured=None if rule.head_start is None else self._told(int(np.argmin(rule.sizes))),
             candidates=len(self.points),
             epsilon=self.epsilon,
+            forecasts=(likely, smaller, larger),
+            other=other,
+            hardest=self._told(likely.hardest),
+            missed=self._runs(likely),
+            missed_otherwise=() if other is None else self._runs(other),
+            spread_is_given=self.spread is not None,
             range=plan.range,
-            changes=changes,
-            k=self.k,
-            value_error=float(plan.errors.max()),
-            spread=spread,
-            nats=self.k * spread,
-            resolution=(float(told.min()), float(told.max())),
-            within_reach=int(np.sum(told < spread)),
+            changes=None if changes is None else (float(changes.min()), float(changes.max())),
+            k=rule.k,
+            value_error=float(rule.errors.max()),
             discretisation=self._discretisation(),
             verified=problem.verified,
             certified=self.sampler is None,
             constants=plan.constants,
+        )
+
+    def _told(self, place: int) -> str:
+        """A point in words."""
+        x = self.points[place]
+        penalty = self.problem.penalty_at(x)
+        return f"x = {np.array2string(x, precision=3)}" if penalty is None else f"penalty {penalty:.3g}"
+
+    def _runs(self, forecast: Forecast) -> tuple[str, ...]:
+        """Best points that would be missed, in words."""
+        return tuple(
+            self._told(first) + ("" if first == last else f" to {self._told(last).removeprefix('penalty ')}")
+            for first, last in forecast.missed
         )
 
     def _discretisation(self) -> float | None:
@@ -339,24 +341,19 @@ class ExponentialMechanism:
         except MissingConstant:
             return None
 
-    def _spread(self, c: Constants) -> float:
-        """As given; else the loss of the model that knows nothing, or what the constants bound."""
+    def _spread(self, range_: float) -> float:
+        """As given; else a tenth of the loss of the model that knows nothing, or of the least bound of differences."""
         if self.spread is not None:
             return self.spread
         if self.problem.loss_scale is not None:
-            return self.problem.loss_scale
-        bounds = [math.inf if c.one_f is None else c.one_f]
+            return _TENTH * self.problem.loss_scale
+        c = self.problem.constants()
+        bounds = [range_ * self.problem.counts.outer, *(each for each in (c.one_f, c.B_f) if each)]
         with suppress(MissingConstant):
             bounds.append(lipschitz(c) * float(self.problem.x_domain.diameter()))
-        return min(bounds)
+        return _TENTH * min(each for each in bounds if each > 0)
 
     # --- with records
-
-    @cleared
-    def check(self, records: Any) -> int | None:
-        """Refuse records of the wrong shape or number before anything is spent."""
-        self.problem.ingest(records)
-        return self.problem.counts.total if self.n_is_public else None
 
     @cleared
     @silent()
@@ -367,32 +364,25 @@ class ExponentialMechanism:
             InnerNotCertified: an inner solution is not as accurate as the guarantee needs.
             NotCertified: the sampler is not the exact one; use `sample_uncertified`.
         """
-        total = self.problem.counts.total
-        loss = self.privacy_loss(total)
+        _ = self.loss
         place = choose(self._scored(records), randomness)
-        facts = ("Features are shortened and labels clipped or mapped record by record, to the declared domain.",)
-        certificate = Certificate.issue(
-            self,
-            n=total if self.n_is_public else None,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            loss=loss,
+        certificate = self.certificate(
+            randomness,
             enforced=(
-                *(facts if self.problem.verified else ()),
+                *self.problem.enforcements,
                 "Every inner solution has the gradient norm that its error bound needs.",
+                "The draw is exact.",
             ),
-            declared=(
-                "The points, the domain and the numbers of records were not chosen by looking at these records.",
-                *self.problem.declarations,
-            ),
+            declared=self.problem.declarations,
         )
-        return Choice(certificate, self.points[place], place, self.report())
+        x = self.points[place]
+        return Choice(certificate, x, place, self.problem.penalty_at(x), self.report())
 
     def _scored(self, records: Any) -> Floats:
         values = self.problem.values(self.points, self.problem.ingest(records), self.plan.tolerances)
         if not np.isfinite(values).all():
             raise PublicError("A value of the outer loss is not finite: the problem or its constants are wrong.")
+        self.problem.check_rounding(values, float(self.plan.rule.errors.min()))
         return self.scores(values if self.offsets is None else values + self.offsets)
 
     @cleared
@@ -405,13 +395,12 @@ class ExponentialMechanism:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Public: the score; Delta; D_j; what values are measured in; a_j; gradient norms; constants of the domain."""
+    """Public: the rule, and the one not taken; Delta; D_j; gradient norms; constants of the domain."""
 
-    score: str
+    rule: Rule
+    other: Rule | None
     range: Bound
     changes: Floats | None
-    sizes: Floats
-    errors: Floats
     tolerances: Floats
     constants: Constants
 
@@ -422,13 +411,9 @@ def exponential(
     records: Any,
     *,
     epsilon: float,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | Path | None = None,
     randomness: Randomness | None = None,
     **options: Any,
 ) -> Choice:
     """Choose the outer variable privately among public points: see `ExponentialMechanism` for the options."""
-    mechanism = ExponentialMechanism(problem=problem, epsilon=epsilon, **options)
-    if ledger is not None:
-        total = problem.counts.total
-        return ledger.run(mechanism, records, n=total, randomness=randomness)  # pyright: ignore[reportReturnType]
-    return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+    return run_on(ExponentialMechanism(problem=problem, epsilon=epsilon, **options), records, ledger, randomness)

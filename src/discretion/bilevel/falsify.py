@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
-from discretion.bilevel.problem import BilevelProblem, Grid, SplitRecords
+from discretion.bilevel.counts import SplitRecords
+from discretion.bilevel.domains import Grid
+from discretion.bilevel.problem import BilevelProblem
 from discretion.bilevel.sensitivity import hypergradient_sensitivity, inner_shift, range_bound, value_change
 from discretion.gp import Box
 from discretion.privacy import Neighbours
@@ -19,9 +21,12 @@ from discretion.privacy import Neighbours
 __all__ = ["Falsification", "falsify"]
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 _ACCURACY = 1e-9
 _SLACK = 1e-6
+_ROUNDING = 1e-13  # of an average, relative
+_SHARES = (1.0, 0.5, 0.1)  # of the records that there may be
 
 
 @dataclass(frozen=True)
@@ -47,14 +52,16 @@ class Falsification:
         """For a person."""
         worst = sorted(self.ratios.items(), key=lambda item: -item[1])
         lines = [f"{name:24s} {ratio:8.4f} of what is declared" for name, ratio in worst]
+        untried = f"NOT TRIED: {', '.join(self.untried)}. " if self.untried else ""
         if self.violated:
-            lines += [f"FALSE: {', '.join(self.violated)}. Nothing that rests on these constants is private."]
+            verdict = f"FALSE: {', '.join(self.violated)}. Nothing that rests on these constants is private."
         else:
-            lines += [
-                f"No violation in {self.trials:,} pairs of synthetic data sets. That is not a proof: the constants "
-                "must hold for every record that could be held."
-            ]
-        return "\n".join(lines + ([f"Not tried: {', '.join(self.untried)}."] if self.untried else []))
+            verdict = (
+                f"No violation of the {len(self.ratios)} {'others' if self.untried else 'listed'} in {self.trials:,} "
+                "pairs of synthetic data sets. That is not a proof: the constants must hold for every record that "
+                "could be held."
+            )
+        return "\n".join([*lines, untried + verdict])
 
     __str__ = text
 
@@ -70,50 +77,53 @@ def falsify(
     """Search for a violation of the constants of a problem. Never give it held records: its verdict would be a release.
 
     Every trial draws a data set, puts another record in the place of one (add/remove: takes one out), and compares what
-    is found at random outer points, at inner solutions and between them, with what is declared. A third of the data
-    sets repeat one record, where averages are as large as records.
+    is found at random outer points, at inner solutions and between them, with what is declared there: the constants at
+    the point, which the noise of a descent rests on, and the suprema, which the range of a choice rests on. Differences
+    between two records are those of the two data sets. A third of the data sets repeat one record, where averages are
+    as large as records; under add/remove some have a half or a tenth of the records, where the regulariser is left.
 
     Args:
         problem: with its public counts.
         synthetic: makes a data set, as the problem takes it, out of a generator: arrays, or tuples, dictionaries or
             dataclasses of arrays, one row for each record. Make extreme ones too.
-        constants: suprema over the domain, to be tried everywhere; by default the problem's own, at each point.
+        constants: suprema over the domain, to be tried everywhere; by default the problem's own, at each point and over
+            the domain.
         trials: pairs of neighbours.
         seed: of the search.
+
+    Raises:
+        MissingConstant: the problem has no constants at all.
     """
-    c = problem.constants() if constants is None else constants
-    search = _Search(problem, c, np.random.default_rng(seed), everywhere=constants is not None)
+    search = _Search(problem, constants, np.random.default_rng(seed))
     for trial in range(trials):
         data = synthetic(search.rng)
         other = synthetic(search.rng)
         if trial % 3 == 0:
             data = _rows(data, lambda each, _: np.repeat(each[:1], len(each), axis=0), other)
-        part = ("training", "validation")[trial % 2] if isinstance(data, SplitRecords) else None
-        change = _without_first if problem.neighbours is Neighbours.ADD_REMOVE else _with_first_of
+        parts = ("training", "validation") if isinstance(data, SplitRecords) else (None,)
+        part, change = parts[trial % len(parts)], _with_first_of
+        if problem.neighbours is Neighbours.ADD_REMOVE:
+            change = _without_first
+            for thinned in parts:
+                data = _changed(data, other, thinned, _some(_SHARES[search.rng.integers(len(_SHARES))]))
         search.compare(problem.ingest(data), problem.ingest(_changed(data, other, part, change)))
-    tried = set(search.found)
-    return Falsification(dict(search.found), trials, tuple(name for name in c.known() if name not in tried))
+    return Falsification(dict(search.found), trials, search.untried())
 
 
 class _Search:
     """Largest ratios found so far."""
 
-    def __init__(self, problem: BilevelProblem, c: Constants, rng: np.random.Generator, *, everywhere: bool) -> None:
-        self.problem, self.c, self.rng, self.everywhere = problem, c, rng, everywhere
+    def __init__(self, problem: BilevelProblem, given: Constants | None, rng: np.random.Generator) -> None:
+        self.problem, self.given, self.rng = problem, given, rng
+        self.suprema = _known(problem.constants) if given is None else given
         self.found: dict[str, float] = {}
-        self.bounds = {
-            "inner shift": self._known(lambda: inner_shift(c, problem.counts)),
-            "change of the value": self._known(lambda: value_change(c, problem.counts).value),
-            "hypergradient": self._known(lambda: hypergradient_sensitivity(c, problem.counts).value),
-            "range": self._known(lambda: range_bound(c, problem.counts, problem.x_domain.diameter()).value),
-        }
+        self.declared: dict[str, None] = dict.fromkeys(self.suprema.known() if self.suprema else ())
 
-    @staticmethod
-    def _known(bound: Callable[[], float]) -> float | None:
-        try:
-            return bound()
-        except (MissingConstant, Refused):
-            return None
+    def untried(self) -> tuple[str, ...]:
+        """What is declared and was not tried, and the range if nothing says what it is at most."""
+        # those of single terms are tried as difference constants under add/remove, and not used under replace
+        left = [name for name in self.declared if name not in self.found and not name.startswith("one_")]
+        return (*left, *([] if "range" in self.found else ["range (give declared=, the suprema)"]))
 
     def _note(self, name: str, found: float, declared: float | None) -> None:
         if declared is None or math.isnan(found):
@@ -125,34 +135,73 @@ class _Search:
         """Two neighbouring data sets."""
         problem, differences, last = self.problem, [], None
         for x in _points(problem, self.rng, 3):
+            c = problem.constants(x) if self.given is None else self.given
+            self.declared |= dict.fromkeys(c.known())
             tolerance = max(_ACCURACY, problem.least_tolerance(x))
             y, z = (problem.certified(x, each, tolerance) for each in (one, other))
-            self._note("inner shift", float(np.linalg.norm(y - z)), self.bounds["inner shift"])
-            change = problem.outer_value(x, y, one) - problem.outer_value(x, z, other)
-            self._note("change of the value", abs(change), self.bounds["change of the value"])
-            differences.append(change)
-            if self.bounds["hypergradient"] is not None:
+            differences.append(problem.outer_value(x, y, one) - problem.outer_value(x, z, other))
+            moved = None
+            if _known(lambda c=c: hypergradient_sensitivity(c, problem.counts)) is not None:
                 moved = problem.hypergradient(x, y, one)[0] - problem.hypergradient(x, z, other)[0]
-                self._note("hypergradient", float(np.linalg.norm(moved)), self.bounds["hypergradient"])
-            self._derivatives(x, y, z + self.rng.uniform() * (y - z), one)
+            for bounds in (c, self.suprema):
+                if bounds is not None:
+                    self._bounds(bounds, y - z, differences[-1], moved)
+            self._differences(c, x, y, one, other)
+            self._derivatives(c, x, y, z + self.rng.uniform() * (y - z), one)
             if last is not None:
-                self._derivatives(x, y, last, one)
-            last = y
-        self._note("range", float(np.ptp(differences)), self.bounds["range"])
+                self._derivatives(c, x, y, last[1], one)
+                self._along(x, y, *last, one)
+            last = x, y
+        if self.suprema is not None:
+            most = _known(lambda: range_bound(self.suprema, problem.counts, problem.x_domain.diameter()).value)  # pyright: ignore[reportArgumentType]
+            self._note("range", float(np.ptp(differences)), most)
 
-    def _derivatives(self, x: Floats, y: Floats, z: Floats, records: Any) -> None:
+    def _bounds(self, c: Constants, shift: Floats, change: float, moved: Floats | None) -> None:
+        """What mechanisms rest on, made of constants: of two data sets at one point."""
+        counts, norm = self.problem.counts, np.linalg.norm
+        self._note("inner shift", float(norm(shift)), _known(lambda: inner_shift(c, counts)))
+        self._note("change of the value", abs(change), _known(lambda: value_change(c, counts).value))
+        if moved is not None:
+            most = _known(lambda: hypergradient_sensitivity(c, counts).value)
+            self._note("hypergradient", float(norm(moved)), most)
+
+    def _differences(self, c: Constants, x: Floats, y: Floats, one: Any, other: Any) -> None:
+        """Constants of two records at (x, y): n times the difference of averages, less what rounding makes of them."""
+        problem, v = self.problem, self._direction(len(y))
+        outer = [(problem.outer_value(x, y, each), *problem.outer_gradients(x, y, each)) for each in (one, other)]
+        inner = [
+            (
+                problem.inner_gradient(x, y, each),
+                problem.inner_cross(x, y, v, each),
+                problem.inner_hvp(x, y, v, each),
+            )
+            for each in (one, other)
+        ]
+        self._note("L_gy", float(np.linalg.norm(inner[1][0])), _known(lambda: c.get("L_gy")))
+        for names, (first, second), n in (
+            (("B_f", "D_fx", "D_fy"), outer, problem.counts.outer),
+            (("D_g", "D_gxy", "D_gyy"), inner, problem.counts.training),
+        ):
+            for name, a, b in zip(names, first, second, strict=True):
+                rounding = _ROUNDING * float(np.linalg.norm(a))
+                apart = n * max(float(np.linalg.norm(np.subtract(a, b))) - rounding, 0.0)
+                self._note(name, apart, _known(lambda name=name: c.get(name)))
+
+    def _direction(self, size: int) -> Floats:
+        v = self.rng.normal(size=size)
+        return v / np.linalg.norm(v)
+
+    def _derivatives(self, c: Constants, x: Floats, y: Floats, z: Floats, records: Any) -> None:
         """Constants of averages, at inner solutions y and z: they lie in Y."""
         problem, norm = self.problem, np.linalg.norm
-        c = self.c if self.everywhere else problem.constants(x)
 
         def declared(name: str) -> float | None:
-            return self._known(lambda: c.get(name))
+            return _known(lambda: c.get(name))
 
         fx, fy = problem.outer_gradients(x, y, records)
         self._note("L_fx", float(norm(fx)), declared("L_fx"))
         self._note("L_fy", float(norm(fy)), declared("L_fy"))
-        v = self.rng.normal(size=len(y))
-        v /= norm(v)
+        v = self._direction(len(y))
         Hv, Mv = problem.inner_hvp(x, y, v, records), problem.inner_cross(x, y, v, records)
         self._note("b_gyy", float(norm(Hv)), declared("b_gyy"))
         self._note("b_gxy", float(norm(Mv)), declared("b_gxy"))
@@ -167,6 +216,28 @@ class _Search:
             self._note("r_yy", float(norm(turned)) / apart, declared("r_yy"))
             turned = problem.inner_cross(x, z, v, records) - Mv
             self._note("r_xy", float(norm(turned)) / apart, declared("r_xy"))
+
+    def _along(self, x: Floats, y: Floats, x0: Floats, y0: Floats, records: Any) -> None:
+        """Lipschitz constants in x, over the domain."""
+        problem, norm, apart = self.problem, np.linalg.norm, float(np.linalg.norm(x - x0))
+        if self.suprema is None or apart < 1e-5:
+            return
+        v = self._direction(len(y))
+        for name, change in (
+            ("b_fxx", problem.outer_gradients(x, y, records)[0] - problem.outer_gradients(x0, y, records)[0]),
+            ("r_xy_x", problem.inner_cross(x, y, v, records) - problem.inner_cross(x0, y, v, records)),
+            ("r_yy_x", problem.inner_hvp(x, y, v, records) - problem.inner_hvp(x0, y, v, records)),
+        ):
+            self._note(name, float(norm(change)) / apart, _known(lambda name=name: self.suprema.get(name)))  # pyright: ignore[reportOptionalMemberAccess]
+        self._note("D_y", float(norm(y - y0)), _known(lambda: self.suprema.get("D_y")))  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def _known(bound: Callable[[], T]) -> T | None:
+    """A bound, if its constants are known and it holds."""
+    try:
+        return bound()
+    except (MissingConstant, Refused):
+        return None
 
 
 def _points(problem: BilevelProblem, rng: np.random.Generator, count: int) -> Floats:
@@ -209,6 +280,11 @@ def _with_first_of(each: Floats, mate: Floats) -> Floats:
     changed = each.copy()
     changed[0] = mate[0]
     return changed
+
+
+def _some(share: float) -> Callable[[Floats, Floats], Floats]:
+    """The first of the records, at least one."""
+    return lambda each, _: each[: max(round(share * len(each)), 1)]
 
 
 def _without_first(each: Floats, mate: Floats) -> Floats:

@@ -21,20 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.constants import Constants
-from discretion.bilevel.linear import LinearFamily, SquareFamily, Table, check_positive, shortened
-from discretion.bilevel.problem import (
-    BilevelProblem,
-    Counts,
-    Domain,
-    Grid,
-    InnerSolution,
-    Layout,
-    SplitRecords,
-    check_count,
-)
+from discretion.bilevel.counts import Counts, Layout, SplitRecords, check_count, check_whole, relation
+from discretion.bilevel.domains import Domain, Grid, described, farthest
+from discretion.bilevel.linear import LinearFamily, SquareFamily, Table, check_positive
+from discretion.bilevel.problem import BilevelProblem
 from discretion.bilevel.scalar import Huber, Logistic, PseudoHuber, ScalarLoss, Square
+from discretion.bilevel.solvers import InnerSolution
 from discretion.gp import Ball, Box
 from discretion.privacy import Neighbours, PublicError
+from discretion.privacy.clipping import clip
+from discretion.privacy.records import numbers
 
 __all__ = ["BiasedRidge", "HuberPenalty", "LogisticPenalty", "QuadraticMean", "RidgePenalty", "Table"]
 
@@ -58,21 +54,20 @@ class _PenaltyFamily(LinearFamily):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = self.penalties
-        check_positive("penalties", low)
-        if not low < high < math.inf:
-            raise ValueError("penalties must be two finite numbers, least < largest.")
-        object.__setattr__(self, "penalties", (float(low), float(high)))
+        low, high = penalty_range(self.penalties)
+        object.__setattr__(self, "penalties", (low, high))
         if self.candidates is None:
             domain: Domain = Box((math.log(low),), (math.log(high),))
-        elif self.candidates < 2:
-            raise ValueError("Give at least two candidates, or None for the whole interval.")
         else:
+            check_whole("candidates, if it is not None for the whole interval,", self.candidates, 2)
             domain = Grid.of(np.linspace(math.log(low), math.log(high), self.candidates))
         object.__setattr__(self, "x_domain", domain)
 
     def penalty(self, x: Floats) -> float:
         return math.exp(float(x[0]))
+
+    def penalty_at(self, x: Floats) -> float:
+        return self.penalty(x)
 
     def centre(self, x: Floats) -> Floats:
         return np.zeros(self.dimension)
@@ -253,8 +248,10 @@ class BiasedRidge(SquareFamily):
     def constants(self, x: Floats | None = None) -> Constants:
         """At x, or over the domain."""
         reach, R = self.reach(x), self.feature_bound
+        apart = reach + (farthest(self.domain) if x is None else float(np.linalg.norm(x)))
         found: dict[str, Any] = self._data_constants(reach, self.strength) | {
-            "L_gy": 2.0 * R * (R * reach + self.label_bound),
+            "L_gy": R * (R * reach + self.label_bound) + self.strength * apart,
+            "D_y": self.domain.diameter(),  # y(x) - y(x') = lambda (S + lambda)^-1 (x - x')
             "b_gxy": self.strength,
             "r_xy": 0.0,
             "r_xy_x": 0.0,
@@ -266,8 +263,8 @@ class BiasedRidge(SquareFamily):
         return -self.strength * v
 
     def parameters(self) -> dict[str, Any]:
-        own = {"strength": float(self.strength), "label_bound": float(self.label_bound), "domain": repr(self.domain)}
-        return super().parameters() | own
+        own = {"strength": float(self.strength), "label_bound": float(self.label_bound)}
+        return super().parameters() | own | {"domain": described(self.domain)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -291,7 +288,8 @@ class QuadraticMean(BilevelProblem):
     layout: ClassVar[Layout] = Layout.JOINT  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
+        object.__setattr__(self, "neighbours", relation(self.neighbours))
+        check_whole("dimension", self.dimension)
         object.__setattr__(self, "counts", Counts(self.records))
         object.__setattr__(self, "x_domain", Ball((0.0,) * self.dimension, 1.0))
 
@@ -320,13 +318,13 @@ class QuadraticMean(BilevelProblem):
         return found.single_terms() if self.neighbours is Neighbours.ADD_REMOVE else found
 
     def ingest(self, records: Any) -> Floats:
-        Z = np.asarray(records, dtype=np.float64)
+        Z = numbers(records, "The records")
         if Z.ndim != 2 or Z.shape[1] != self.dimension:
             raise PublicError(f"Records must be an array of shape (n, {self.dimension}).")
         check_count(len(Z), self.records, self.neighbours)
         if not np.isfinite(Z).all():
             raise PublicError("Records must be finite; mend or remove those that are not by a public rule.")
-        return shortened(Z, 1.0)
+        return clip(Z, 1.0)
 
     def solve(self, x: Floats, records: Floats, tolerance: float, start: Floats | None = None) -> InnerSolution:
         return InnerSolution(np.asarray(x, dtype=np.float64), 0.0, True)
@@ -353,19 +351,25 @@ class QuadraticMean(BilevelProblem):
     def inner_cross(self, x: Floats, y: Floats, v: Floats, records: Floats) -> Floats:
         return -v
 
-    def linear_solve(self, x: Floats, y: Floats, b: Floats, records: Floats) -> tuple[Floats, float]:
-        return b, 0.0
+    def linear_solve(self, x: Floats, y: Floats, b: Floats, records: Floats) -> Floats:
+        return b
+
+
+def penalty_range(penalties: Any) -> tuple[float, float]:
+    """The least and the largest penalty.
+
+    Raises:
+        ValueError: not two positive numbers between 1e-50 and 1e50, the least first.
+    """
+    ends = np.asarray(penalties, dtype=np.float64)
+    if ends.shape != (2,) or not 1e-50 < ends[0] < ends[1] < 1e50:
+        raise ValueError(
+            "penalties must be two positive numbers of ordinary size, the least and the largest (`candidates` says how "
+            f"many are tried); got {penalties!r}."
+        )
+    return float(ends[0]), float(ends[1])
 
 
 def ridge_reach(R: float, B: float, penalty: float) -> float:
     """Most that a ridge solution is long: B max over s <= R of s / (s^2 + lambda). Attained."""
     return B / (2.0 * math.sqrt(penalty)) if penalty <= R * R else R * B / (R * R + penalty)
-
-
-def farthest(domain: Domain) -> float:
-    """Largest |x| on a domain."""
-    if isinstance(domain, Box):
-        return math.hypot(*(max(abs(a), abs(b)) for a, b in zip(domain.lower, domain.upper, strict=True)))
-    if isinstance(domain, Ball):
-        return math.hypot(*domain.center) + domain.radius
-    return float(np.max(np.linalg.norm(domain.array, axis=1)))

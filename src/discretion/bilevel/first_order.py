@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.problem import InnerSolution
-from discretion.bilevel.solvers import descend
+from discretion.bilevel.solvers import InnerSolution, descend
 
 __all__ = ["gradient_descent", "lbfgs"]
 

@@ -3,8 +3,8 @@
     grad Phi(x) = grad_x F - M v,    H v = grad_y F,    M = grad^2_xy G,  H = grad^2_yy G,    all at (x, y(x))
 
 An inner error |y - y(x)| <= alpha and a residual |H v - grad_y F| <= tau move it by C alpha + l tau
-(`sensitivity.hypergradient_error`). Both are checked on what was computed: |grad_y G(x, y)| <= mu_g alpha by strong
-convexity, and the residual itself. Proof: `docs/proofs/bilevel-descent.md`, section 1.
+(`sensitivity.hypergradient_error`). Both are checked on what was computed, here and in `certified.py`. Proof:
+`docs/proofs/bilevel-descent.md`, section 1.
 """
 
 from __future__ import annotations
@@ -15,80 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.constants import Constants, MissingConstant
-from discretion.bilevel.problem import BilevelProblem, InnerNotCertified, InnerSolver, Problem
-from discretion.gp import Ball, Box
+from discretion.bilevel.problem import BilevelProblem
+from discretion.bilevel.solvers import InnerNotCertified
 
-__all__ = ["LinearSolver", "certified_inner", "hypergradient", "implicit_gradient", "neumann"]
+__all__ = ["LinearSolver", "hypergradient", "implicit_gradient", "neumann"]
 
 Floats = NDArray[np.float64]
 LinearSolver = Literal["cg", "neumann", "dense"]
-
-_MOST_STEPS = 20_000
-
-
-def certified_inner(
-    problem: BilevelProblem,
-    x: Floats,
-    records: Any,
-    tolerance: float,
-    start: Floats | None,
-    solver: InnerSolver | None = None,
-    within: Box | Ball | None = None,
-) -> Floats:
-    """PRIVATE. An inner solution y in Y with |grad_y G(x, y)| <= tolerance, rounding included.
-
-    What a solver from outside says of itself is not believed: the gradient is computed anew, at the projection of its
-    answer on Y, outside of which no constant is known. Y contains y(x), so that projecting does not increase the error.
-
-    Args:
-        records: ingested.
-        start: where to begin; its choice has no influence on the guarantee.
-        solver: in place of the problem's own.
-        within: Y, in place of the problem's own `inner_domain`. A problem that knows a bound `reach(x)` of |y(x)| needs
-            none; else None is the whole space.
-
-    Raises:
-        InnerNotCertified: neither the solver got there nor, within Y, projected gradient descent from a public point.
-    """
-    own_domain = problem.inner_domain
-    within = own_domain if within is None and isinstance(own_domain, Box | Ball) else within
-    rounding = problem.least_tolerance(x)
-    own = solver is None and getattr(problem, "solver", None) is None
-
-    def attempt(goal: float, start: Floats | None) -> tuple[Floats, float]:
-        if solver is None:
-            found = problem.solve(x, records, goal, start)
-        else:
-            begin = _start(problem, x, records) if start is None else start
-            found = solver(problem, x, records, goal, begin)
-        answer = np.asarray(found.y, dtype=np.float64)
-        if start is not None and answer.shape != start.shape:
-            raise InnerNotCertified("The inner solver returned a vector of another shape than its start has.")
-        if not np.isfinite(answer).all():
-            return answer, math.inf
-        y = _projected(problem, x, answer, within)
-        if y is found.y and own:
-            return y, found.gradient_norm + rounding
-        return y, float(np.linalg.norm(problem.inner_gradient(x, y, records))) + rounding
-
-    goal = tolerance - rounding
-    if start is None and isinstance(problem, Problem):
-        start = problem.y_init
-    y, length = attempt(goal, start)
-    if not length <= tolerance and (c := _known(problem, x)) is not None:
-        if np.isfinite(y).all():
-            # The projection moves y by at most |grad| / mu_g, and so the gradient by at most kappa |grad|.
-            y, length = attempt(0.5 * goal / (1.0 + (c.b_gyy or c.get("mu_g")) / c.get("mu_g")), y)
-        if not length <= tolerance and within is not None and c.b_gyy is not None:
-            y, length = _within(problem, x, records, goal, within)
-            length += rounding
-    if not length <= tolerance:
-        raise InnerNotCertified(
-            "The inner solver did not reach the gradient norm that the guarantee needs. Either the constants are wrong "
-            "or the solver is not up to it."
-        )
-    return y
 
 
 def implicit_gradient(
@@ -102,29 +35,26 @@ def implicit_gradient(
     Raises:
         InnerNotCertified: the residual is larger.
     """
-    if linear == "dense":
-        gradient, residual = problem.hypergradient(x, y, records)
-    elif linear == "cg":
-        gradient, residual = problem.product_hypergradient(x, y, records, tolerance)
+    gx, b = problem.outer_gradients(x, y, records)
+    if linear == "cg":
+        v, Hv = problem.product_solve(x, y, b, records, tolerance)
     else:
-
-        def multiply(v: Floats) -> Floats:
-            return problem.inner_hvp(x, y, v, records)
-
-        c = problem.constants(x)
-        gx, b = problem.outer_gradients(x, y, records)
-        v, residual = neumann(multiply, b, tolerance, c.get("mu_g"), c.get("b_gyy"))
-        gradient = gx - problem.inner_cross(x, y, v, records)
-    if not residual <= tolerance:
+        if linear == "dense":
+            v = problem.linear_solve(x, y, b, records)
+        else:
+            c = problem.constants(x)
+            v = neumann(lambda v: problem.inner_hvp(x, y, v, records), b, tolerance, c.get("mu_g"), c.get("b_gyy"))
+        Hv = problem.inner_hvp(x, y, v, records)
+    if not np.linalg.norm(Hv - b) <= tolerance:
         raise InnerNotCertified(
             "The linear solve did not reach the residual that the guarantee needs. Either the constants are wrong or "
             'double precision does not suffice; try linear="dense".'
         )
-    return gradient
+    return gx - problem.inner_cross(x, y, v, records)
 
 
-def neumann(multiply: Any, b: Floats, tolerance: float, least: float, most: float) -> tuple[Floats, float]:
-    """v = s sum_{j < J} (I - s H)^j b with s = 1/most, and |H v - b|, for least I <= H <= most I.
+def neumann(multiply: Any, b: Floats, tolerance: float, least: float, most: float) -> Floats:
+    """v = s sum_{j < J} (I - s H)^j b with s = 1/most, for least I <= H <= most I.
 
     The residual (I - s H)^J b is at most (1 - least/most)^J |b|, whence J.
     """
@@ -137,7 +67,7 @@ def neumann(multiply: Any, b: Floats, tolerance: float, least: float, most: floa
         r = b - multiply(v)
         if np.linalg.norm(r) <= 0.5 * tolerance:
             break
-    return v, float(np.linalg.norm(r))
+    return v
 
 
 def hypergradient(
@@ -163,57 +93,3 @@ def hypergradient(
     held = problem.ingest(records)
     found = problem.certified(x, held, tolerance) if y is None else np.asarray(y, dtype=np.float64)
     return implicit_gradient(problem, x, found, held, tolerance, linear)
-
-
-def _start(problem: BilevelProblem, x: Floats, records: Any) -> Floats:
-    if isinstance(problem, Problem):
-        return problem.y_init
-    return problem.solve(x, records, math.inf).y
-
-
-def _known(problem: BilevelProblem, x: Floats) -> Constants | None:
-    """The constants at x, or None where they do not say how convex the inner loss is."""
-    try:
-        c = problem.constants(x)
-    except MissingConstant:
-        return None
-    return c if c.mu_g is not None else None
-
-
-def _within(
-    problem: BilevelProblem, x: Floats, records: Any, tolerance: float, within: Box | Ball
-) -> tuple[Floats, float]:
-    """y in Y and the length of the gradient there, by projected gradient descent from a public point of Y.
-
-    G is strongly convex and b_gyy-smooth on Y, so that every step 1/b_gyy divides the distance to y(x), which Y
-    contains, by at least (1 - mu_g/b_gyy)^(-1/2), whatever G is elsewhere.
-    """
-    c = problem.constants(x)
-    mu, b = c.get("mu_g"), c.get("b_gyy")
-    if isinstance(within, Ball):
-        y = np.array(within.center, dtype=np.float64)
-    else:
-        y = 0.5 * np.add(within.lower, within.upper)
-    # from the diameter of Y to tolerance / b_gyy, and no more than a run can wait for
-    wanted = math.log(max(b * within.diameter() / tolerance, 1.0)) if tolerance > 0 else math.inf
-    steps = 10 + min(_MOST_STEPS, 2.0 * wanted / -math.log1p(-mu / b) if mu < b else 0.0)
-    length = math.inf
-    for _ in range(math.ceil(steps)):
-        gradient = problem.inner_gradient(x, y, records)
-        length = float(np.linalg.norm(gradient))
-        if not length > tolerance:
-            break
-        y = within.clamp((y - gradient / b)[None])[0]
-    else:
-        length = float(np.linalg.norm(problem.inner_gradient(x, y, records)))
-    return y, length
-
-
-def _projected(problem: BilevelProblem, x: Floats, y: Floats, within: Box | Ball | None) -> Floats:
-    if within is not None:
-        return within.clamp(y[None])[0]
-    reach = getattr(problem, "reach", None)
-    if reach is None:
-        return y
-    length, most = float(np.linalg.norm(y)), reach(x)
-    return y if length <= most else y * (most / length)

@@ -16,9 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.constants import Refused
+from discretion.bilevel.domains import farthest
+from discretion.bilevel.linear import LinearFamily
+from discretion.bilevel.mechanism import ProblemMechanism
 from discretion.bilevel.problem import BilevelProblem
 from discretion.bilevel.sensitivity import inner_shift
-from discretion.privacy import Certificate, GaussianDP, Neighbours, PublicError, Randomness, Release
+from discretion.gp import Ball, Box
+from discretion.privacy import GaussianDP, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
@@ -28,6 +32,7 @@ __all__ = ["InnerRelease", "ReleasedSolution", "inner_noise", "perturbed"]
 Floats = NDArray[np.float64]
 
 _SHARE = 0.0025  # error of the solution, as a share of its sensitivity
+_MOST_RATIO = 2.0**40  # of solution and noise: the rounding of their sum is then at most 2^-12 of the noise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,17 +54,27 @@ def inner_noise(problem: BilevelProblem, x: Floats, mu: float) -> tuple[float, f
     if not 0.0 < shift < math.inf:
         raise Refused("D_g is 0 or not finite: no noise follows from it. Without influence, solve on public records.")
     alpha = _SHARE * shift
-    tolerance = c.get("mu_g") * alpha
+    noise, tolerance = (shift + 2.0 * alpha) / mu, c.get("mu_g") * alpha
     if tolerance < problem.least_tolerance(x):
         raise Refused("Double precision does not reach the accuracy that this release needs; raise the penalty.")
-    return (shift + 2.0 * alpha) / mu, tolerance
+    if not _longest(problem, x) < _MOST_RATIO * noise < math.inf:
+        raise Refused(f"mu = {mu:g} asks for noise that double precision would absorb, or cannot hold.")
+    return noise, tolerance
+
+
+def _longest(problem: BilevelProblem, x: Floats) -> float:
+    """Public bound of |y(x)|, 0 where none is known."""
+    if isinstance(problem, LinearFamily):
+        return problem.reach(x)
+    within = problem.inner_domain
+    return farthest(within) if isinstance(within, Box | Ball) else 0.0
 
 
 def perturbed(problem: BilevelProblem, x: Floats, ingested: Any, mu: float, randomness: Randomness) -> Floats:
     """PRIVATE records in, PUBLIC solution out."""
     noise, tolerance = inner_noise(problem, x, mu)
     y = problem.certified(x, ingested, tolerance)
-    if not np.linalg.norm(y) < 2.0**40 * noise:
+    if not np.linalg.norm(y) < _MOST_RATIO * noise:
         raise PublicError(
             "The solution is so long that double precision would absorb its noise. Nothing is released; that this "
             "happened is an output that no guarantee covers."
@@ -68,7 +83,7 @@ def perturbed(problem: BilevelProblem, x: Floats, ingested: Any, mu: float, rand
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class InnerRelease:
+class InnerRelease(ProblemMechanism):
     """The inner solution at a public x with Gaussian noise: mu-GDP.
 
     Parameters
@@ -92,6 +107,7 @@ class InnerRelease:
     name = "private-inner-solution"
 
     def __post_init__(self) -> None:
+        self.problem.need_inner_domain()
         object.__setattr__(self, "x", np.atleast_1d(np.asarray(self.x, dtype=np.float64)))
         if not 0 < self.mu < math.inf:
             raise ValueError(f"mu must be a positive finite number; got {self.mu!r}.")
@@ -100,51 +116,37 @@ class InnerRelease:
         _ = self.noise
 
     @property
-    def neighbours(self) -> Neighbours:
-        """The relation of the problem."""
-        return self.problem.neighbours
-
-    @property
-    def n_is_public(self) -> bool:
-        """Whether the number of records is public."""
-        return self.neighbours is not Neighbours.ADD_REMOVE
-
-    @property
     def noise(self) -> float:
         """Standard deviation of the noise in each coordinate."""
         return inner_noise(self.problem, self.x, self.mu)[0]
 
-    def privacy_loss(self, n: int) -> GaussianDP:
+    @property
+    def loss(self) -> GaussianDP:
         """mu-GDP."""
-        return GaussianDP(self.mu, neighbours=self.neighbours, rule="Gaussian noise on the inner solution")
+        return GaussianDP(self.mu, neighbours=self.neighbours, rule=self.given("Gaussian noise on the inner solution"))
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters as JSON data."""
-        return {"problem": self.problem.parameters(), "x": self.x.tolist(), "mu": self.mu, "noise": self.noise}
-
-    @cleared
-    def check(self, records: Any) -> int | None:
-        """Refuse records of the wrong shape or number before anything is spent."""
-        self.problem.ingest(records)
-        return self.problem.counts.total if self.n_is_public else None
+        return {
+            "released": "A noisy inner solution, computed",
+            "problem": self.problem.parameters(),
+            "x": self.x.tolist(),
+            "mu": self.mu,
+            "noise": self.noise,
+            "constants": self.stated(self.problem.constants(self.x)),
+        }
 
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> ReleasedSolution:
         """The noisy solution. Called by the ledger after the loss is reserved."""
         y = perturbed(self.problem, self.x, self.problem.ingest(records), self.mu, randomness)
-        total = self.problem.counts.total
-        certificate = Certificate.issue(
-            self,
-            n=total if self.n_is_public else None,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            loss=self.privacy_loss(total),
-            enforced=("The inner solution has the gradient norm that its error bound needs.",),
-            declared=(
-                "x is public, or a release that was paid for.",
-                *self.problem.declarations,
+        certificate = self.certificate(
+            randomness,
+            enforced=(
+                *self.problem.enforcements,
+                "The inner solution has the gradient norm that its error bound needs.",
             ),
+            declared=("x is public, or a release that was paid for.", *self.problem.declarations),
         )
         return ReleasedSolution(certificate, y, self.noise)

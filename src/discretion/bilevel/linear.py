@@ -10,30 +10,25 @@ What x is, lambda or the centre, is said in `families.py`. Constants, with proof
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.constants import Constants
-from discretion.bilevel.problem import (
-    BilevelProblem,
-    Counts,
-    InnerNotCertified,
-    InnerSolution,
-    Layout,
-    SplitRecords,
-    check_count,
-)
+from discretion.bilevel.counts import Counts, Layout, SplitRecords, check_count, check_whole, relation
+from discretion.bilevel.problem import BilevelProblem, Rows
 from discretion.bilevel.scalar import ScalarLoss
-from discretion.bilevel.solvers import descend
+from discretion.bilevel.solvers import InnerNotCertified, InnerSolution, descend
 from discretion.privacy import Neighbours, PublicError
+from discretion.privacy.clipping import clip
+from discretion.privacy.frames import cleared
+from discretion.privacy.records import numbers
 
-__all__ = ["LinearFamily", "SquareFamily", "Table", "check_positive", "shortened"]
+__all__ = ["LinearFamily", "SquareFamily", "Table", "check_positive"]
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +44,7 @@ class Table:
     labels: Floats
 
     @classmethod
+    @cleared
     def split(cls, features: Any, labels: Any, training: Any) -> SplitRecords:
         """Training records where the public mask (n,) is true, validation records elsewhere.
 
@@ -126,11 +122,8 @@ class LinearFamily(BilevelProblem):
     family: ClassVar[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
-        if self.neighbours is Neighbours.REPLACE_RESPONSE:
-            raise ValueError("Bilevel problems have an account under 'replace' and 'add-remove' neighbours only.")
-        if self.dimension < 1:
-            raise ValueError("dimension must be at least 1.")
+        object.__setattr__(self, "neighbours", relation(self.neighbours))
+        check_whole("dimension", self.dimension)
         check_positive("feature_bound", self.feature_bound)
         object.__setattr__(self, "counts", Counts(self.training, self.validation))
 
@@ -225,13 +218,20 @@ class LinearFamily(BilevelProblem):
         )
 
     def _part(self, table: Table, count: int) -> _Part:
-        A, b = np.asarray(table.features, dtype=np.float64), np.asarray(table.labels, dtype=np.float64)
+        A, b = numbers(table.features, "The features"), numbers(table.labels, "The labels")
         if A.ndim != 2 or A.shape[1] != self.dimension or b.shape != (len(A),):
             raise PublicError(f"Records must have features of shape (n, {self.dimension}) and labels of shape (n,).")
         check_count(len(A), count, self.neighbours)
         if not (np.isfinite(A).all() and np.isfinite(b).all()):
             raise PublicError("Records must be finite; mend or remove those that are not by a public rule.")
-        return _Part(shortened(A, self.feature_bound), self.loss.labels(b), count)
+        return _Part(clip(A, self.feature_bound), self.loss.labels(b), count)
+
+    def batched(self, counts: Counts) -> Self:
+        return replace(self, training=counts.training, validation=counts.outer)
+
+    def take(self, held: SplitRecords, rows: tuple[Rows, ...]) -> SplitRecords:
+        parts = zip((held.training, held.validation), rows, strict=True)
+        return SplitRecords(*(_Part(part.A[some], part.b[some], len(some)) for part, some in parts))
 
     def solve(self, x: Floats, records: SplitRecords, tolerance: float, start: Floats | None = None) -> InnerSolution:
         part, penalty, centre = records.training, self.penalty(x), self.centre(x)
@@ -266,10 +266,8 @@ class LinearFamily(BilevelProblem):
         part = records.training
         return part.mean(self.loss.curvature(part.A @ y, part.b) * (part.A @ v)) + self.penalty(x) * v
 
-    def linear_solve(self, x: Floats, y: Floats, b: Floats, records: SplitRecords) -> tuple[Floats, float]:
-        H = self.inner_hessian(x, y, records)
-        v = np.asarray(np.linalg.solve(H, b), dtype=np.float64)
-        return v, float(np.linalg.norm(H @ v - b))
+    def linear_solve(self, x: Floats, y: Floats, b: Floats, records: SplitRecords) -> Floats:
+        return np.asarray(np.linalg.solve(self.inner_hessian(x, y, records), b), dtype=np.float64)
 
 
 class SquareFamily(LinearFamily):
@@ -314,14 +312,7 @@ class SquareFamily(LinearFamily):
         return 0.5 * (np.einsum("nd,nd->n", Y @ held.gram, Y) - 2.0 * (Y @ held.moment) + held.square)
 
 
-def shortened(A: Floats, bound: float) -> Floats:
-    """Rows of A shortened to length `bound`, a little inside so that rounding does not lead out of it."""
-    largest = np.max(np.abs(A), axis=1, keepdims=True)
-    directions = A / np.where(largest > 0, largest, 1.0)  # no finite row overflows
-    length = np.linalg.norm(directions, axis=1, keepdims=True) * (1.0 + (A.shape[1] + 16) * _UNIT)
-    return directions * np.minimum(largest, bound / np.maximum(length, 1e-300))
-
-
 def check_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive finite number; got {value!r}.")
+    """Refuse what is not positive, or so large or small that powers and quotients of it leave double precision."""
+    if not 1e-50 < value < 1e50:
+        raise ValueError(f"{name} must be a positive number of ordinary size, between 1e-50 and 1e50; got {value!r}.")

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.privacy import Randomness
 
-__all__ = ["Output", "public_output"]
+__all__ = ["Output", "check_output", "public_output"]
 
 Floats = NDArray[np.float64]
 Output = Literal["tail", "window", "uniform"]
+
+
+def check_output(rule: str) -> None:
+    """Refuse a rule that is none.
+
+    Raises:
+        ValueError: names those that there are.
+    """
+    if rule not in get_args(Output):
+        raise ValueError(f'output must be "tail", "window" or "uniform"; got {rule!r}.')
 
 
 def public_output(rule: Output, path: Floats, gradients: Floats, randomness: Randomness) -> Floats:

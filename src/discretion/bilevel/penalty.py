@@ -18,11 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.budget import RULE, gaussian_budget
-from discretion.bilevel.clipping import clipped_sum
-from discretion.bilevel.outputs import Output, public_output
-from discretion.bilevel.problem import Grid, Layout, Problem, SplitRecords
+from discretion.bilevel.clipping import CLIPPED, OWN, not_covered
+from discretion.bilevel.counts import Layout, SplitRecords, in_blocks
+from discretion.bilevel.domains import Grid
+from discretion.bilevel.losses import Problem
+from discretion.bilevel.mechanism import ProblemMechanism
+from discretion.bilevel.outputs import Output, check_output, public_output
 from discretion.gp import Ball
-from discretion.privacy import Certificate, GaussianDP, Neighbours, PublicError, Randomness, Release
+from discretion.privacy import GaussianDP, Neighbours, PublicError, Randomness, Release
+from discretion.privacy.clipping import clipped_sum
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
@@ -31,7 +35,7 @@ __all__ = ["PenaltyDescent", "PenaltyRelease"]
 
 Floats = NDArray[np.float64]
 
-_BLOCK = 4096
+_RELEASED = "All iterates (x, y and the penalised y) and all noisy gradients of the penalty method, run"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +50,7 @@ class PenaltyRelease(Release):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PenaltyDescent:
+class PenaltyDescent(ProblemMechanism):
     """The penalty method by noisy clipped gradients: mu-GDP, whatever the losses are.
 
     Parameters
@@ -74,7 +78,7 @@ class PenaltyDescent:
         A parameter out of range.
     """
 
-    problem: Problem
+    problem: Problem  # pyright: ignore[reportIncompatibleVariableOverride]
     weight: float
     clip: float
     inner_clip: float
@@ -99,17 +103,8 @@ class PenaltyDescent:
                 raise ValueError(f"{label} must be a positive number of ordinary size.")
         if min(self.steps, self.inner_steps) < 1 or not 0 < self.outer_share < 1:
             raise ValueError("steps and inner_steps must be at least 1, outer_share strictly between 0 and 1.")
+        check_output(self.output)
         _ = self.price
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """The relation of the problem."""
-        return self.problem.neighbours
-
-    @property
-    def n_is_public(self) -> bool:
-        """Whether the number of records is public."""
-        return self.neighbours is not Neighbours.ADD_REMOVE
 
     @cached_property
     def price(self) -> float:
@@ -125,29 +120,28 @@ class PenaltyDescent:
         queries = 2.0 * self.inner_steps * self.steps
         return outer, change * self.inner_clip * math.sqrt(queries / (1.0 - self.outer_share)) / self.price
 
-    def privacy_loss(self, n: int) -> GaussianDP:
+    @property
+    def loss(self) -> GaussianDP:
         """mu-GDP for the whole run."""
-        if self.n_is_public and n != self.problem.counts.total:
-            raise ValueError(f"The problem is for {self.problem.counts.total:,} records in all; give that number as n.")
         return GaussianDP(self.price, neighbours=self.neighbours, rule=RULE)
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters as JSON data."""
         names = ("weight", "clip", "inner_clip", "steps", "inner_steps", "rate", "inner_rate", "outer_share", "output")
-        return {"problem": self.problem.parameters(), "mu": self.price} | {name: getattr(self, name) for name in names}
-
-    @cleared
-    def check(self, records: Any) -> int | None:
-        """Refuse records of the wrong shape or number before anything is spent."""
-        self.problem.ingest(records)
-        return self.problem.counts.total if self.n_is_public else None
+        stated = {
+            "released": _RELEASED,
+            "problem": self.problem.parameters(),
+            "mu": self.price,
+            "noise": list(self.noise),
+        }
+        return stated | {name: getattr(self, name) for name in names}
 
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> PenaltyRelease:
         """The run. Called by the ledger after the loss is reserved."""
         problem, p = self.problem, self.weight
-        held, counts, domain = problem.ingest(records), problem.counts, problem.x_domain
+        held, domain = problem.ingest(records), problem.x_domain
         assert not isinstance(domain, Grid)
         derivatives: Any = problem.derivatives
         x = np.array(domain.center) if isinstance(domain, Ball) else 0.5 * np.add(domain.lower, domain.upper)
@@ -188,19 +182,11 @@ class PenaltyDescent:
             released.append(q)
             x = domain.clamp((x - self.rate * q)[None])[0]
             path.append(x)
-        certificate = Certificate.issue(
-            self,
-            n=counts.total if self.n_is_public else None,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            loss=self.privacy_loss(counts.total),
-            enforced=("The vectors of each record are clipped before records are added; those not finite are 0.",),
-            declared=(
-                "The losses of a record depend on that record, x, y and public material alone.",
-                "The public parameters were not chosen by looking at these records.",
-            ),
-            limits=("All iterates, inner ones too, are public.",),
+        certificate = self.certificate(
+            randomness,
+            enforced=(CLIPPED,),
+            declared=(OWN, *problem.partition),
+            limits=("All iterates, inner ones too, are public.", *not_covered(self.neighbours)),
         )
         out = public_output(self.output, np.array(path), np.array(released), randomness)
         return PenaltyRelease(certificate, out, np.array(path), np.array(released), y, z)
@@ -215,9 +201,9 @@ class PenaltyDescent:
             parts = ((held, counts.training, lambda Z: inner(Z) + outer(Z)),)
         total = np.zeros(d)
         for part, n, rows_of in parts:
-            for at in range(0, to.count(part), _BLOCK):
-                rows = rows_of(to.some(part, slice(at, at + _BLOCK)))
+            for some, real in in_blocks(to, part, n):
+                rows = rows_of(some)
                 if np.ndim(rows) == 2:
-                    total = total + clipped_sum(rows, clip, np.ones(len(rows)), n) / n
+                    total = total + clipped_sum(rows[:real], clip, n) / n
         assert total.shape == (d,)  # each coordinate has noise of its own
         return total

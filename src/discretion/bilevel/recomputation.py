@@ -1,31 +1,44 @@
 """The privacy losses of this package's certificates from their parameters, for `discretion.privacy.verify`.
 
-The mechanism is built anew from what its certificate says; every other parameter must then follow. What was made with
-points or constants of somebody's own is not in the certificate, and can't be verified.
+The mechanism is built anew from what its certificate says; every other parameter must then follow. Verified families
+are facts. Of a problem of somebody's own the certificate has the declared constants, and the price follows from them:
+its rule then ends in "given the declared constants", and whether they hold is as open as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from discretion.bilevel.clipped import ClippedBilevel
-from discretion.bilevel.clipping import ClippedSteps
+from discretion.bilevel.clipping import mu_of
+from discretion.bilevel.constants import Constants
+from discretion.bilevel.continuous import ConvexExponential
+from discretion.bilevel.counts import Counts, Layout
 from discretion.bilevel.descent import Descent
+from discretion.bilevel.domains import domain_of
 from discretion.bilevel.exponential import ExponentialMechanism
-from discretion.bilevel.families import HuberPenalty, LogisticPenalty, QuadraticMean, RidgePenalty
+from discretion.bilevel.families import BiasedRidge, HuberPenalty, LogisticPenalty, QuadraticMean, RidgePenalty
 from discretion.bilevel.inner import InnerRelease
+from discretion.bilevel.losses import Problem
+from discretion.bilevel.mechanism import BilevelMechanism
+from discretion.bilevel.penalty import PenaltyDescent
 from discretion.bilevel.problem import BilevelProblem
+from discretion.bilevel.regularised import RegularisedExponential
 from discretion.bilevel.separable import SeparableDescent
 from discretion.bilevel.tuned import TunedModel
+from discretion.bilevel.warm_start import WarmStart
 from discretion.privacy import Neighbours, PrivacyLoss
+from discretion.privacy.clipping import AdaptiveClip
 from discretion.privacy.verification import LossOf, check_parameters
 
 __all__ = ["LOSSES"]
 
 _FAMILIES: dict[str, Any] = {
+    "biased ridge": BiasedRidge,
     "ridge penalty": RidgePenalty,
     "logistic penalty": LogisticPenalty,
     "Huber penalty": HuberPenalty,
@@ -33,75 +46,171 @@ _FAMILIES: dict[str, Any] = {
 }
 
 
-def _problem(described: Any) -> BilevelProblem:
-    """The verified family that `parameters` described."""
+class _Unknown:
+    """In place of a back end: a certificate has no losses, and nothing here has records."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _problem(described: Any, at: Mapping[str, Any] | None = None) -> Any:
+    """The verified family that `parameters` described, or the declared problem, with its constants at one point."""
     name = described.get("problem") if isinstance(described, Mapping) else None
+    if name == "declared":
+        return _declared(described, at)
     if name not in _FAMILIES:
         raise ValueError(f"the constants of the problem {name!r} are not in the certificate.")
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in described.items()}
+    if "domain" in given:
+        given["domain"] = domain_of(given["domain"])
     del given["problem"]
     return _FAMILIES[name](**given)
 
 
-def _choice(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+def _declared(described: Mapping[str, Any], at: Mapping[str, Any] | None) -> BilevelProblem:
+    everywhere, here = described["constants"], None
+    if described["constants_at"]:
+        if at is None:
+            raise ValueError("the constants are a function of x, which is not in the certificate.")
+        here = Constants.of(at)
+    unknown: Any = _Unknown(described["backend"])
+    return Problem(
+        outer=_none,
+        inner=_none,
+        backend=unknown,
+        x_domain=domain_of(described["domain"]),
+        counts=Counts(described["training"], described["validation"]),
+        y_init=np.zeros(described["inner_dimension"]),
+        layout=Layout(described["layout"]),
+        neighbours=Neighbours(described["neighbours"]),
+        inner_domain=domain_of(described["inner_domain"]),
+        declared=None if everywhere is None else Constants.of(everywhere),
+        declared_at=None if here is None else lambda x: here,
+    )
+
+
+def _none(*_: Any) -> Any:
+    raise ValueError("a certificate has no losses.")
+
+
+def _choice(parameters: Mapping[str, Any], problem: BilevelProblem) -> ExponentialMechanism:
     offsets = parameters["offsets"]
-    mechanism = ExponentialMechanism(
-        problem=_problem(parameters["problem"]),
+    return ExponentialMechanism(
+        problem=problem,
         epsilon=parameters["epsilon"],
+        grid=domain_of(parameters["grid"]),
         score=parameters["score"],
-        failure=parameters["failure"],
+        head_start=parameters["head_start"],
         value_share=parameters["value_share"],
         offsets=None if offsets is None else np.array(offsets),
     )
-    check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(mechanism.problem.counts.total if n is None else n)
 
 
-def _tuned(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    if n is None:
-        raise ValueError("the number of records is missing.")
-    given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in parameters.items()}
-    mechanism = TunedModel(records=n, delta=delta, **given)
-    check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(n)
-
-
-def _inner(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    mechanism = InnerRelease(
-        problem=_problem(parameters["problem"]), x=np.array(parameters["x"]), mu=parameters["mu"], delta=delta
-    )
-    check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(mechanism.problem.counts.total if n is None else n)
-
-
-def _descent(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    if parameters["inner_domain"] is not None:
-        raise ValueError("the inner domain is not in the certificate as numbers.")
+def _descent(parameters: Mapping[str, Any], problem: BilevelProblem, delta: float) -> Descent:
+    start, batch, solver = parameters["start"], parameters["batch"], parameters["solver"]
     names = ("mu", "steps", "rate", "linear", "accuracy", "contraction", "output")
-    mechanism = Descent(
-        problem=_problem(parameters["problem"]),
-        start=np.array(parameters["start"]),
-        solver=None if parameters["solver"] == "own" else parameters["solver"],
+    return Descent(
+        problem=problem,
+        start=None if start == "the choice" else np.array(start),
+        solver={"own": None, "user": _none}.get(solver, solver),
+        batch=None if batch is None else Counts(*batch),
         delta=delta,
         **{name: parameters[name] for name in names},
     )
-    check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(mechanism.problem.counts.total if n is None else n)
 
 
-def _clipped(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    """Clipped steps cost what their number, noise and sampling say, whatever the losses are."""
-    relation = parameters.get("neighbours") or parameters["problem"]["neighbours"]
-    steps, multiplier, rate = (parameters[name] for name in ("steps", "noise_multiplier", "sample_rate"))
-    return ClippedSteps(int(steps), float(multiplier), Neighbours(relation), rate).loss
+def _choices(parameters: Mapping[str, Any], n: int | None, delta: float) -> ExponentialMechanism:
+    return _choice(parameters, _problem(parameters["problem"]))
+
+
+def _descents(parameters: Mapping[str, Any], n: int | None, delta: float) -> Descent:
+    return _descent(parameters, _problem(parameters["problem"], parameters["constants"]), delta)
+
+
+def _warm_starts(parameters: Mapping[str, Any], n: int | None, delta: float) -> WarmStart:
+    choice, descent = parameters["choice"], parameters["descent"]
+    problem = _problem(choice["problem"])
+    return WarmStart(choice=_choice(choice, problem), descent=_descent(descent, problem, delta), delta=delta)
+
+
+def _inner(parameters: Mapping[str, Any], n: int | None, delta: float) -> InnerRelease:
+    problem = _problem(parameters["problem"], parameters["constants"])
+    return InnerRelease(problem=problem, x=np.array(parameters["x"]), mu=parameters["mu"], delta=delta)
+
+
+def _convex(parameters: Mapping[str, Any], n: int | None, delta: float) -> ConvexExponential:
+    given = {name: parameters[name] for name in ("epsilon", "value_share", "cells")}
+    return ConvexExponential(problem=_problem(parameters["problem"]), convex=True, delta=delta, **given)
+
+
+def _regularised(parameters: Mapping[str, Any], n: int | None, delta: float) -> RegularisedExponential:
+    given = {name: parameters[name] for name in ("mu", "m", "value_share", "cells")}
+    return RegularisedExponential(problem=_problem(parameters["problem"]), convex=True, delta=delta, **given)
+
+
+def _tuned(parameters: Mapping[str, Any], n: int | None, delta: float) -> TunedModel:
+    if n is None:
+        raise ValueError("the number of records is missing.")
+    given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in parameters.items()}
+    del given["released"]
+    return TunedModel(records=n, delta=delta, **given)
+
+
+def _penalty(parameters: Mapping[str, Any], n: int | None, delta: float) -> PenaltyDescent:
+    given = {name: value for name, value in parameters.items() if name not in ("released", "problem", "noise")}
+    return PenaltyDescent(problem=_problem(parameters["problem"], {}), delta=delta, **given)
+
+
+def _clipped(parameters: Mapping[str, Any], n: int | None, delta: float) -> ClippedBilevel:
+    names = ("steps", "sample_rate", "output")
+    radius, problem = parameters["inner_radius"], _problem(parameters["problem"], {})
+    return ClippedBilevel(
+        problem=problem,
+        clips=tuple(parameters["clips"]),
+        rates=tuple(parameters["rates"]),
+        inner_radius=math.inf if radius is None else radius,
+        mu=mu_of(parameters["steps"], parameters["noise_multiplier"], problem.neighbours),
+        delta=delta,
+        **{name: parameters[name] for name in names},
+    )
+
+
+def _separable(parameters: Mapping[str, Any], n: int | None, delta: float) -> SeparableDescent:
+    names, adaptive = ("records", "steps", "clip", "rate", "sample_rate", "output"), parameters["adaptive_clip"]
+    neighbours = Neighbours(parameters["neighbours"])
+    return SeparableDescent(
+        gradients=_none,
+        domain=domain_of(parameters["domain"]),
+        start=np.array(parameters["start"]),
+        adaptive_clip=None if adaptive is None else AdaptiveClip(**adaptive),
+        mu=mu_of(parameters["steps"], parameters["noise_multiplier"], neighbours),
+        neighbours=neighbours,
+        delta=delta,
+        **{name: parameters[name] for name in names},
+    )
+
+
+def _rebuilt(build: Callable[[Mapping[str, Any], int | None, float], BilevelMechanism]) -> LossOf:
+    """By the mechanism itself, if all of its parameters are those of the certificate."""
+
+    def loss(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+        mechanism = build(parameters, n, delta)
+        check_parameters(parameters, mechanism.parameters())
+        return mechanism.privacy_loss(mechanism.total if n is None else n)
+
+    return loss
 
 
 LOSSES: dict[str, LossOf] = {
-    ExponentialMechanism.name: _choice,
-    TunedModel.name: _tuned,
-    InnerRelease.name: _inner,
-    Descent.name: _descent,
-    ClippedBilevel.name: _clipped,
-    SeparableDescent.name: _clipped,
+    ExponentialMechanism.name: _rebuilt(_choices),
+    ConvexExponential.name: _rebuilt(_convex),
+    RegularisedExponential.name: _rebuilt(_regularised),
+    TunedModel.name: _rebuilt(_tuned),
+    InnerRelease.name: _rebuilt(_inner),
+    Descent.name: _rebuilt(_descents),
+    WarmStart.name: _rebuilt(_warm_starts),
+    PenaltyDescent.name: _rebuilt(_penalty),
+    ClippedBilevel.name: _rebuilt(_clipped),
+    SeparableDescent.name: _rebuilt(_separable),
 }
 """A `LossOf` for each mechanism whose certificate says all that its loss follows from."""

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from discretion.bilevel.constants import Constants
+from discretion.bilevel.forecast import Forecast
 from discretion.bilevel.sensitivity import Bound
+from discretion.privacy import round_up
 
-__all__ = ["ContinuousReport", "Report"]
+__all__ = ["ContinuousReport", "Report", "TunedReport"]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a choice rests on: all public, and known before a record is read.
+    """What a choice can be expected to be worth and what it rests on: all public, and known before a record is read.
 
     Attributes:
         score: "plain" or "candidate".
+        head_start: of the candidate score, in nats. favoured: the point of least D_j, which has it.
         candidates: how many points.
         epsilon: bounded range.
+        forecasts: at the spread expected beforehand, at a third of it and at three times it.
+        other: at the same spread, of the score that was not taken; None where the D_j are alike or unknown.
+        hardest: in words, the best point with which the choice is worst.
+        missed, missed_otherwise: in words, points that a uniform choice finds better where they are the best, with this
+            score and with the other.
+        spread_is_given: whether somebody gave the spread.
         range: Delta, with the bounds it is the least of.
         changes: least and largest D_j, or None where they are unknown.
         k: where two points differ by 1/k in loss, their chances differ by the factor e; for the candidate score that
             of two points with the median D_j, epsilon / (4 D_j).
         value_error: a, largest over the points.
-        spread: loss difference between points that can be expected beforehand, from public facts.
-        nats: k times spread. Below log(20 candidates) the choice is close to a uniform one.
-        resolution: least and largest r_j: with probability 1 - failure the chosen point is within r_j of point j in
-            loss, for all j at once. log(N/b)/k for the plain score, 2 t D_j for the candidate score.
-        within_reach: how many points have r_j < spread: among them the choice means something.
         discretisation: how much worse than the best of the domain the best point of the default grid can be; None for a
             list, or where it is unknown.
         verified: whether the constants are facts made true by clipping.
@@ -37,35 +40,74 @@ class Report:
     """
 
     score: str
+    head_start: float | None
+    favoured: str | None
     candidates: int
     epsilon: float
+    forecasts: tuple[Forecast, ...]
+    other: Forecast | None
+    hardest: str
+    missed: tuple[str, ...]
+    missed_otherwise: tuple[str, ...]
+    spread_is_given: bool
     range: Bound
     changes: tuple[float, float] | None
     k: float
     value_error: float
-    spread: float
-    nats: float
-    resolution: tuple[float, float]
-    within_reach: int
     discretisation: float | None
     verified: bool
     certified: bool
     constants: Constants
 
+    @property
+    def informative(self) -> bool:
+        """Whether the choice is forecast to halve the excess of a uniform one, and to be nowhere worse than it."""
+        return self.forecasts[0].informative
+
+    @property
+    def spread(self) -> float:
+        """Difference of the loss between the best and the worst point that is expected beforehand."""
+        return self.forecasts[0].spread
+
+    @property
+    def verdict(self) -> str:
+        """In one sentence."""
+        likely = self.forecasts[0]
+        return (
+            f"{likely.verdict.capitalize()}: the chosen point is expected to be {_percent(likely.share)} as far from "
+            f"the best one, in loss, as a uniform draw; {_percent(likely.worst)} if the best one is {self.hardest}."
+        )
+
     def text(self) -> str:
         """For a person."""
         parts = ", ".join(f"{name} {value:.4g}" for name, value in self.range.parts.items())
+        likely, *doubtful = self.forecasts
+        whence = "given" if self.spread_is_given else "a guess: give a spread from public knowledge"
+        otherwise = "; ".join(f"if by {each.spread:.2g}, {each.verdict} ({_percent(each.share)})" for each in doubtful)
         lines = [
-            f"Choice among {self.candidates} points, {self.score} score, bounded range {self.epsilon:g} (pure DP).",
-            f"One record moves differences of the loss by at most Delta = {self.range.value:.4g} ({parts}).",
+            self.verdict,
+            f"This is for losses that differ by {likely.spread:.2g} over the points ({whence}); {otherwise}.",
+            f"Choice among {self.candidates} points, {self.score} score, at most epsilon = {self.epsilon:g} by itself "
+            "(pure; of bounded range).",
         ]
+        if self.missed:
+            lines += [f"A uniform draw does better if the best one is {' or '.join(self.missed)}."]
+        if self.head_start is not None:
+            lines += [
+                f"Where losses are alike, {self.favoured} is favoured, by up to the factor e^{self.head_start:g}: one "
+                "record moves the loss least there."
+            ]
+        if self.other is not None:
+            name = "candidate" if self.score == "plain" else "plain"
+            lines += [f"With the {name} score: {_percent(self.other.share)}{_missed(self.missed_otherwise)}."]
+        lines += [f"One record moves differences of the loss by at most Delta = {self.range.value:.4g} ({parts})."]
         if self.changes is not None:
             lines += [f"It moves the loss at one point by at most {self.changes[0]:.4g} to {self.changes[1]:.4g}."]
         lines += [
-            f"k = {self.k:.4g}; loss spread expected beforehand {self.spread:.4g}: {self.nats:.3g} nats, and a choice "
-            f"among {self.candidates} needs about {math.log(20.0 * self.candidates):.2g}.",
-            f"Within reach: {self.within_reach} of {self.candidates} points, whose loss is told to "
-            f"{self.resolution[0]:.3g} at best and {self.resolution[1]:.3g} at worst.",
+            f"A point is e times likelier than one whose loss is larger by {1.0 / self.k:.3g} (k = {self.k:.4g})."
+            if self.score == "plain"
+            else f"At the median of these bounds a point is up to e times likelier than one whose loss is larger by "
+            f"{1.0 / self.k:.3g} (k = {self.k:.4g}).",
             *(
                 []
                 if self.discretisation is None
@@ -76,6 +118,50 @@ class Report:
             f"{'exact' if self.certified else 'NOT CERTIFIED'}.",
         ]
         return "\n".join(lines)
+
+    __str__ = text
+
+
+@dataclass(frozen=True)
+class TunedReport:
+    """What a tuned model costs and can be expected to be worth: all public, and known before a record is read.
+
+    Attributes:
+        epsilon, delta: of penalty and model together.
+        mu: Gaussian DP of the model; None where no model is released.
+        penalties: least and largest, on the problem scaled to the unit ball.
+        noise: standard deviation of the noise of a prediction with the model of the least and of the largest penalty,
+            at most (for the longest rows), in `unit`; None without a model.
+        unit: "units of y" or "log odds".
+        choice: of the penalty.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float | None
+    penalties: tuple[float, float]
+    noise: tuple[float, float] | None
+    unit: str
+    choice: Report
+
+    @property
+    def informative(self) -> bool:
+        """Whether the choice of the penalty can be expected to be."""
+        return self.choice.informative
+
+    def text(self) -> str:
+        """For a person."""
+        whole = f"epsilon = {round_up(self.epsilon, 4)} at delta = {self.delta:g}"
+        if self.noise is None:
+            lines = [f"The penalty alone is released, for {whole}.", "No model is released."]
+        else:
+            lines = [
+                f"Penalty and model together cost {whole}: the model mu = {self.mu:.4g} of it, in Gaussian DP.",
+                f"Its noise in a prediction has a standard deviation of at most {self.noise[0]:.3g} {self.unit} with "
+                f"the least penalty, {self.penalties[0]:g}, and {self.noise[1]:.3g} with the largest, "
+                f"{self.penalties[1]:g}.",
+            ]
+        return "\n".join([*lines, self.choice.text()])
 
     __str__ = text
 
@@ -134,3 +220,11 @@ class ContinuousReport:
 
 def _answer(verified: bool) -> str:
     return "The constants are facts: records are clipped." if verified else "Somebody answers for the constants."
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.3g} %"
+
+
+def _missed(points: tuple[str, ...]) -> str:
+    return f", but worse than a uniform draw if the best one is {' or '.join(points)}" if points else ""

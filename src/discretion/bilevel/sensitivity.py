@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from discretion.bilevel.constants import Constants, MissingConstant
-from discretion.bilevel.problem import Counts
+from discretion.bilevel.counts import Counts
 
 __all__ = [
     "Bound",
+    "batch_shift",
     "hypergradient_error",
     "hypergradient_sensitivity",
     "inexactness",
@@ -50,6 +51,14 @@ class Bound:
 def inner_shift(c: Constants, counts: Counts) -> float:
     """|y_Z(x) - y_Z'(x)| <= D_g / (mu_g n), n training records. Also for a constrained inner problem. Attained."""
     return c.get("D_g") / (c.get("mu_g") * counts.training)
+
+
+def batch_shift(c: Constants, counts: Counts) -> float:
+    """Root of E |y_B(x) - y_Z(x)|^2, B a random subset of m training records of Z: at most D_g / (mu_g sqrt(2 m)).
+
+    `docs/proofs/bilevel-descent.md`, section 4.
+    """
+    return c.get("D_g") / (c.get("mu_g") * math.sqrt(2.0 * counts.training))
 
 
 def value_change(c: Constants, counts: Counts) -> Bound:

@@ -18,44 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.clipping import ClippedSteps, clipped_sum
-from discretion.bilevel.outputs import Output, public_output
-from discretion.bilevel.problem import check_count
+from discretion.bilevel.clipping import ClippedSteps, not_covered
+from discretion.bilevel.counts import Counts, check_count
+from discretion.bilevel.domains import described
+from discretion.bilevel.mechanism import BilevelMechanism
+from discretion.bilevel.outputs import Output, check_output, public_output
 from discretion.gp import Ball, Box
-from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
+from discretion.privacy import Neighbours, PrivacyLoss, PublicError, Randomness, Release
+from discretion.privacy.clipping import AdaptiveClip, clipped_sum, lengths
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
 
-__all__ = ["AdaptiveClip", "SeparableDescent", "SeparableRelease"]
+__all__ = ["SeparableDescent", "SeparableRelease"]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class AdaptiveClip:
-    """Move the clipping norm towards a quantile of the records' gradient norms, for a share of the budget.
-
-    With each gradient the noisy fraction of records that were not clipped is released, of sensitivity 1/n, and then
-    c <- c exp(-rate (fraction - quantile)). `docs/proofs/bilevel-clipped.md`, Theorem 2. Source: Andrew, Thakkar,
-    McMahan and Ramaswamy (2021).
-
-    Args:
-        quantile, share: in (0, 1); share is that of mu_t^2.
-        rate: positive.
-    """
-
-    quantile: float = 0.7
-    rate: float = 0.3
-    share: float = 0.02
-
-    def __post_init__(self) -> None:
-        if not (0 < self.quantile < 1 and 0 < self.share < 1 and 0 < self.rate < math.inf):
-            raise ValueError("AdaptiveClip needs quantile and share strictly between 0 and 1, and a positive rate.")
-
-    def moved(self, clip: float, fraction: float) -> float:
-        """The next clipping norm, from the released fraction."""
-        return min(max(clip * math.exp(-self.rate * (min(max(fraction, 0.0), 1.0) - self.quantile)), 1e-50), 1e50)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +54,7 @@ class SeparableRelease(Release):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SeparableDescent:
+class SeparableDescent(BilevelMechanism):
     """Descent along noisy means of per-record hypergradients.
 
     Parameters
@@ -124,7 +101,7 @@ class SeparableDescent:
     start: Floats | None = None
     adaptive_clip: AdaptiveClip | None = None
     sample_rate: float | None = None
-    neighbours: Neighbours = Neighbours.REPLACE
+    neighbours: Neighbours = Neighbours.REPLACE  # pyright: ignore[reportIncompatibleMethodOverride]
     count: Callable[[Any], int] = len
     output: Output = "tail"
     delta: float = 1e-6
@@ -134,10 +111,12 @@ class SeparableDescent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
-        if self.records < 1 or not (1e-50 < self.clip < 1e50 and 0 < self.rate < math.inf):
-            raise ValueError("records must be at least 1, clip and rate positive numbers of ordinary size.")
+        _ = Counts(self.records)
+        if not (1e-50 < self.clip < 1e50 and 0 < self.rate < math.inf):
+            raise ValueError("clip and rate must be positive numbers of ordinary size.")
         if self.adaptive_clip is not None and self.sample_rate is not None:
             raise ValueError("sample_rate and adaptive_clip have no common account here: leave one of them out.")
+        check_output(self.output)
         if not self.domain.contains(self.first[None])[0]:
             raise ValueError("start must be a point of the domain.")
         _ = self.account
@@ -145,9 +124,9 @@ class SeparableDescent:
     # --- public
 
     @property
-    def n_is_public(self) -> bool:
-        """Whether the number of records is public."""
-        return self.neighbours is not Neighbours.ADD_REMOVE
+    def total(self) -> int:
+        """Number of records."""
+        return self.records
 
     @cached_property
     def account(self) -> ClippedSteps:
@@ -170,16 +149,17 @@ class SeparableDescent:
             return np.array(self.domain.center, dtype=np.float64)
         return 0.5 * (np.array(self.domain.lower) + np.array(self.domain.upper))
 
-    def privacy_loss(self, n: int) -> PrivacyLoss:
+    @property
+    def loss(self) -> PrivacyLoss:
         """Of the whole run, whatever the losses are."""
-        if self.n_is_public and n != self.records:
-            raise ValueError(f"The descent is for {self.records:,} records; give that number as n.")
         return self.account.loss
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters as JSON data."""
+        norms = "" if self.adaptive_clip is None else ", all clipping norms"
         return {
-            "domain": repr(self.domain),
+            "released": f"All iterates{norms} and all noisy means of clipped hypergradients, run",
+            "domain": described(self.domain),
             "records": int(self.records),
             "steps": int(self.steps),
             "clip": self.clip,
@@ -219,33 +199,25 @@ class SeparableDescent:
             rows = np.asarray(self.gradients(x, records), dtype=np.float64)
             if rows.shape != (n, len(x)):
                 raise PublicError(f"gradients must return one row of {len(x)} numbers for each record.")
-            total = clipped_sum(rows, clip, account.sample(n, randomness), self.records)
+            total = clipped_sum(rows, clip, self.records, account.sample(n, randomness))
             sigma = s * clip / expected
             noisy = total / expected + sigma * randomness.standard_normal(x.shape)
             released.append(to_lattice(noisy, lattice_spacing(sigma)))
             noise.append(sigma)
             clips.append(clip)
             if adaptive is not None:
-                inside = float(np.count_nonzero(np.linalg.norm(rows, axis=1) <= clip))
-                clip = adaptive.moved(clip, (inside + s_fraction * float(randomness.standard_normal())) / self.records)
+                inside = int(np.count_nonzero(lengths(rows) <= clip))
+                clip = adaptive.moved(clip, adaptive.fraction(inside, self.records, s_fraction, randomness))
             x = self.domain.clamp((x - self.rate * released[-1])[None])[0]
             path.append(x)
-        certificate = Certificate.issue(
-            self,
-            n=self.records if self.n_is_public else None,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            loss=account.loss,
-            enforced=(
-                "The hypergradient of each record is clipped before records are added; one that is not finite is 0.",
-                *(("Who takes part in a step is drawn anew, in secret.",) if account.sample_rate else ()),
-            ),
+        certificate = self.certificate(
+            randomness,
+            enforced=account.enforced,
             declared=(
-                "The hypergradient of a record depends on that record, the point and public material alone.",
-                "The public parameters were not chosen by looking at these records.",
+                "The hypergradient of a record depends on that record, the point and public material alone: no state "
+                "passes from one record to another.",
             ),
-            limits=("Every iterate and every noisy gradient is public; no inner solution is released.",),
+            limits=("No inner solution is released.", *not_covered(self.neighbours)),
         )
         x = public_output(self.output, np.array(path), np.array(released), randomness)
         return SeparableRelease(certificate, x, np.array(path), np.array(released), np.array(noise), np.array(clips))

@@ -4,26 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.problem import InnerSolution
+from discretion.privacy import PublicError
 
-__all__ = ["conjugate_gradients", "descend", "newton"]
+__all__ = ["InnerNotCertified", "InnerSolution", "InnerSolver", "conjugate_gradients", "descend", "newton"]
 
 Floats = NDArray[np.float64]
 
 _STEPS = 200
 
 
+class InnerNotCertified(PublicError):
+    """The inner solver did not reach the public accuracy: the constants are wrong, or the solver is not up to it.
+
+    That it happened is an output that no guarantee covers.
+    """
+
+
+@dataclass(frozen=True)
+class InnerSolution:
+    """PRIVATE. An inner solution, with the certificate of a solver that is believed (those of the verified families).
+
+    Attributes:
+        y: array (d_y,).
+        gradient_norm: length of the inner gradient there, rounding included: |y - y(x)| <= gradient_norm / mu_g.
+        certified: whether that is within what was asked for.
+    """
+
+    y: Floats
+    gradient_norm: float = math.inf
+    certified: bool = False
+
+    def __repr__(self) -> str:
+        return "InnerSolution(PRIVATE)"
+
+
+class InnerSolver(Protocol):
+    """Minimises the inner objective of `problem` at x to a gradient of length `tolerance`."""
+
+    def __call__(self, problem: Any, x: Floats, records: Any, tolerance: float, start: Floats) -> InnerSolution: ...
+
+
 def conjugate_gradients(
     multiply: Callable[[Floats], Floats], b: Floats, tolerance: float, most: int | None = None
-) -> tuple[Floats, float]:
-    """v with |A v - b| <= tolerance for a positive definite A given by its products, and the length of the residual.
+) -> Floats:
+    """v with |A v - b| <= tolerance for a positive definite A given by its products.
 
-    The residual is computed anew at the end; it is above the tolerance if `most` products (10 d + 50) do not suffice.
+    Whether it got there is for the caller to see: at most `most` products (10 d + 50) are made.
     """
     v, r = np.zeros(len(b)), b.copy()
     p, square = r.copy(), float(r @ r)
@@ -35,7 +67,7 @@ def conjugate_gradients(
         v, r = v + step * p, r - step * Ap
         last, square = square, float(r @ r)
         p = r + (square / last) * p
-    return v, float(np.linalg.norm(multiply(v) - b))
+    return v
 
 
 def newton(problem: Any, x: Floats, records: Any, tolerance: float, start: Floats) -> InnerSolution:
@@ -47,7 +79,7 @@ def newton(problem: Any, x: Floats, records: Any, tolerance: float, start: Float
     def direction(y: Floats, downhill: Floats) -> Floats:
         length = float(np.linalg.norm(downhill))
         accuracy = min(0.1, math.sqrt(length)) * length
-        return conjugate_gradients(lambda v: problem.inner_hvp(x, y, v, records), downhill, accuracy)[0]
+        return conjugate_gradients(lambda v: problem.inner_hvp(x, y, v, records), downhill, accuracy)
 
     return descend(gradient, direction, start, tolerance, 0.0)
 

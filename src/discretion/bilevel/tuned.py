@@ -18,15 +18,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from discretion.bilevel.counts import SplitRecords, check_whole
+from discretion.bilevel.domains import default_grid
 from discretion.bilevel.exponential import ExponentialMechanism
 from discretion.bilevel.families import LogisticPenalty, RidgePenalty
 from discretion.bilevel.inner import inner_noise, perturbed
-from discretion.bilevel.linear import Table, shortened
-from discretion.bilevel.problem import SplitRecords, default_grid
-from discretion.bilevel.report import Report
-from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness, Release
+from discretion.bilevel.linear import Table, check_positive
+from discretion.bilevel.mechanism import BilevelMechanism
+from discretion.bilevel.report import TunedReport
+from discretion.bilevel.scores import Score
+from discretion.privacy import GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness, Release
+from discretion.privacy.clipping import clip
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
+from discretion.privacy.records import numbers
 
 __all__ = ["TunedModel", "TunedRelease"]
 
@@ -48,15 +53,15 @@ class TunedRelease(Release):
     penalty: float
     coefficients: Floats | None
     intercept: float | None
-    facts: Report
+    facts: TunedReport
 
-    def report(self) -> Report:
-        """Delta, k, break-down, constants, and whether the choice could be informative."""
+    def report(self) -> TunedReport:
+        """Price, noise, and whether the choice could be informative."""
         return self.facts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TunedModel:
+class TunedModel(BilevelMechanism):
     """Choose lambda, then fit (1/n) sum of losses + (lambda/2) |w|^2 and release w.
 
     Rows are scaled to the unit ball, x / feature_bound, with an intercept (x, 1)/sqrt(2), intercept penalised too;
@@ -79,6 +84,8 @@ class TunedModel:
         Public range and number of values of lambda.
     validation_share : float
         Share of the records by which lambda is chosen.
+    score, head_start, spread : optional
+        Of the choice: see `ExponentialMechanism`. The spread is that of the scaled loss.
     delta : float
         At which the certificate states epsilon.
     unit : str
@@ -95,18 +102,24 @@ class TunedModel:
     penalties: tuple[float, float] = (1e-3, 10.0)
     candidates: int = 41
     validation_share: float = 0.5
+    score: Score | None = None
+    head_start: float | None = None
+    spread: float | None = None
     delta: float = 1e-6
     unit: str = "one record (its covariates and its response)"
 
     name = "private-tuned-model"
-    neighbours = Neighbours.REPLACE
 
     def __post_init__(self) -> None:
+        if self.kind not in ("ridge", "logistic"):
+            raise ValueError(f'kind must be "ridge" or "logistic"; got {self.kind!r}.')
+        for name, least in (("records", 2), ("dimension", 1), ("candidates", 2)):
+            check_whole(name, getattr(self, name), least)
         low, high = self.response_range
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"response_range must be two finite numbers, low < high; got {low!r}, {high!r}.")
-        if not (math.isfinite(self.feature_bound) and self.feature_bound > 0):
-            raise ValueError(f"feature_bound must be a positive finite number; got {self.feature_bound!r}.")
+        if not (low < high and max(abs(low), abs(high)) < 1e50):
+            raise ValueError(f"response_range must be two numbers of ordinary size, low < high; got {low!r}, {high!r}.")
+        check_positive("The width of response_range", high - low)
+        check_positive("feature_bound", self.feature_bound)
         if self.mu is not None and not 0 < self.mu < math.inf:
             raise ValueError(f"mu must be a positive finite number, or None; got {self.mu!r}.")
         if not 0 < self.validation_share < 1:
@@ -151,18 +164,55 @@ class TunedModel:
             points = default_grid(self.problem.x_domain)
             noise = np.array([inner_noise(self.whole, x, self.mu)[0] for x in points])
             offsets = 0.5 * self.problem.loss.largest_curvature * noise**2
-        return ExponentialMechanism(problem=self.problem, epsilon=self.choice_epsilon, offsets=offsets)
+        return ExponentialMechanism(
+            problem=self.problem,
+            epsilon=self.choice_epsilon,
+            offsets=offsets,
+            score=self.score,
+            head_start=self.head_start,
+            spread=self.spread,
+        )
 
-    def privacy_loss(self, n: int) -> PrivacyLoss:
+    def report(self) -> TunedReport:
+        """What it costs, how noisy the model is and what the choice can be expected to be worth."""
+        noise = None
+        if self.mu is not None:
+            low, high = self.response_range if self.kind == "ridge" else (-1.0, 1.0)
+            ends = [inner_noise(self.whole, np.log([penalty]), self.mu)[0] for penalty in self.problem.penalties]
+            noise = 0.5 * (high - low) * ends[0], 0.5 * (high - low) * ends[1]
+        return TunedReport(
+            epsilon=self.loss.epsilon(self.delta),
+            delta=self.delta,
+            mu=self.mu,
+            penalties=self.problem.penalties,
+            noise=noise,
+            unit="units of y" if self.kind == "ridge" else "log odds",
+            choice=self.choice.report(),
+        )
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """One record replaced."""
+        return Neighbours.REPLACE
+
+    @property
+    def total(self) -> int:
+        """Number of records."""
+        return self.records
+
+    @property
+    def loss(self) -> PrivacyLoss:
         """Bounded range of the choice and Gaussian DP of the model, composed."""
-        loss = self.choice.privacy_loss(n)
+        loss = self.choice.loss
         if self.mu is None:
             return loss
         return loss + GaussianDP(self.mu, neighbours=self.neighbours, rule="Gaussian noise on the inner solution")
 
     def parameters(self) -> dict[str, Any]:
         """The public parameters as JSON data."""
+        model = "" if self.mu is None else " and the model fitted with it"
         return {
+            "released": f"A penalty{model}, chosen",
             "kind": self.kind,
             "dimension": int(self.dimension),
             "choice_epsilon": float(self.choice_epsilon),
@@ -173,6 +223,8 @@ class TunedModel:
             "penalties": [float(end) for end in self.penalties],
             "candidates": int(self.candidates),
             "validation_share": float(self.validation_share),
+            "score": self.choice.plan.rule.name,
+            "head_start": self.choice.plan.rule.head_start,
         }
 
     @cleared
@@ -191,12 +243,8 @@ class TunedModel:
         if self.mu is not None:
             w = perturbed(self.whole, chosen.x, self.whole.ingest(joined), self.mu, randomness)
             coefficients, intercept = self._unscaled(w)
-        certificate = Certificate.issue(
-            self,
-            n=self.records,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
+        certificate = self.certificate(
+            randomness,
             enforced=(
                 f"Covariates are shortened to length {self.feature_bound:g}, row by row.",
                 "Responses are clipped to their range, or mapped to one of two labels, one by one.",
@@ -208,16 +256,16 @@ class TunedModel:
             ),
             limits=() if self.mu is None else ("The model's last bits: the proof is for exact Gaussian noise.",),
         )
-        return TunedRelease(certificate, self.problem.penalty(chosen.x), coefficients, intercept, chosen.facts)
+        return TunedRelease(certificate, self.problem.penalty(chosen.x), coefficients, intercept, self.report())
 
     def _parts(self, records: Table) -> tuple[SplitRecords, SplitRecords]:
         """Training and validation records; all records, and validation records that the model ignores."""
-        X, y = np.asarray(records.features, dtype=np.float64), np.asarray(records.labels, dtype=np.float64)
+        X, y = numbers(records.features, "X"), numbers(records.labels, "y")
         if X.ndim != 2 or X.shape != (self.records, self.dimension) or y.shape != (self.records,):
             raise PublicError(f"Records must be {self.records:,} rows of {self.dimension} covariates and one response.")
         if not (np.isfinite(X).all() and np.isfinite(y).all()):
             raise PublicError("Records must be finite; mend or remove those that are not by a public rule.")
-        A = shortened(X, self.feature_bound) / self.feature_bound
+        A = clip(X, self.feature_bound) / self.feature_bound
         if self.intercept:
             A = np.column_stack([A, np.ones(len(A))]) / math.sqrt(2.0)
         if self.kind == "ridge":

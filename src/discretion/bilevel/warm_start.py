@@ -8,37 +8,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from discretion.bilevel.descent import LIMITS, Descent, DescentRelease
 from discretion.bilevel.exponential import ExponentialMechanism
+from discretion.bilevel.mechanism import PUBLIC, ProblemMechanism, run_on
 from discretion.bilevel.problem import BilevelProblem
-from discretion.privacy import (
-    Certificate,
-    GaussianDP,
-    Ledger,
-    Neighbours,
-    PrivacyLoss,
-    Randomness,
-    SystemRandomness,
-    largest,
-)
+from discretion.privacy import BoundedRange, GaussianDP, Ledger, PrivacyLoss, Randomness, largest
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
 
 __all__ = ["WarmStart", "warm_start"]
 
+_RELEASED = "A start chosen from a public list, then all iterates and all noisy hypergradients from it on, run"
+_OF_START = ("start", "constants", "sensitivity", "noise")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WarmStart:
+class WarmStart(ProblemMechanism):
     """`choice`, then `descent` from the chosen point; its own start is not used.
 
     Raises
     ------
     ValueError
-        The two are about different problems.
+        The two are about different problems, or the descent has a start of its own.
     """
 
     choice: ExponentialMechanism
@@ -51,31 +47,30 @@ class WarmStart:
     def __post_init__(self) -> None:
         if self.choice.problem is not self.descent.problem:
             raise ValueError("The choice and the descent must be about one problem.")
+        if self.descent.start is not None:
+            raise ValueError("The descent starts at the chosen point: leave out its start.")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        # by default their number depends on the start; here it is that of the middle of the domain, said beforehand
+        object.__setattr__(self, "descent", replace(self.descent, steps=len(self.descent.budgets)))
+        for x in self.choice.points:
+            _ = self.descent.step(x)  # refuses now what it would refuse after the choice was paid for
 
     @property
-    def neighbours(self) -> Neighbours:
-        """The relation of the problem."""
-        return self.choice.neighbours
+    def problem(self) -> BilevelProblem:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That both are about."""
+        return self.choice.problem
 
     @property
-    def n_is_public(self) -> bool:
-        """Whether the number of records is public."""
-        return self.choice.n_is_public
-
-    def privacy_loss(self, n: int) -> PrivacyLoss:
+    def loss(self) -> PrivacyLoss:
         """Bounded range and mu-GDP, composed: Renyi alpha epsilon^2/8 + alpha mu^2/2 at most."""
-        return self.choice.privacy_loss(n) + self.descent.privacy_loss(n)
+        return self.choice.loss + self.descent.loss
 
     def parameters(self) -> dict[str, Any]:
-        """The public parameters as JSON data."""
-        return {"choice": self.choice.parameters(), "descent": self.descent.parameters()}
-
-    @cleared
-    def check(self, records: Any) -> int | None:
-        """Refuse records of the wrong shape or number before anything is spent."""
-        return self.choice.check(records)
+        """The public parameters as JSON data. Those of the descent that follow from its start are not known yet."""
+        descent = {name: value for name, value in self.descent.parameters().items() if name not in _OF_START}
+        descent["start"] = "the choice"
+        return {"released": _RELEASED, "choice": self.choice.parameters(), "descent": descent}
 
     @cleared
     @silent()
@@ -83,20 +78,15 @@ class WarmStart:
         """The path, which begins at the chosen point. Called by the ledger after the loss is reserved."""
         first = self.choice.run(records, randomness)
         found = replace(self.descent, start=np.array(first.x)).run(records, randomness)
-        inside = found.certificate
-        n = self.choice.problem.counts.total
-        certificate = Certificate.issue(
-            self,
-            n=n if self.n_is_public else None,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            loss=self.privacy_loss(n),
-            enforced=tuple(inside.enforced),
-            declared=tuple(inside.declared),
+        own = "The start is drawn exactly from a public list, by inner solutions as accurate as that needs."
+        certificate = self.certificate(
+            randomness,
+            enforced=(*found.certificate.enforced, own),
+            declared=tuple(each for each in found.certificate.declared if each != PUBLIC),
             limits=LIMITS,
         )
-        return replace(found, certificate=certificate)
+        facts = replace(found.facts, epsilon=certificate.epsilon, delta=self.delta, start_is_chosen=True)
+        return replace(found, certificate=certificate, facts=facts)
 
 
 @cleared
@@ -107,7 +97,7 @@ def warm_start(
     epsilon: float,
     delta: float = 1e-6,
     choice_share: float = 0.5,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | Path | None = None,
     randomness: Randomness | None = None,
     choice: dict[str, Any] | None = None,
     **options: Any,
@@ -122,19 +112,17 @@ def warm_start(
         ValueError: a number out of range.
     """
     mechanism = _shared(problem, epsilon, delta, choice_share, choice or {}, options)
-    if ledger is not None:
-        total = problem.counts.total
-        return ledger.run(mechanism, records, n=total, randomness=randomness)  # pyright: ignore[reportReturnType]
-    return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+    return run_on(mechanism, records, ledger, randomness)
 
 
 def _shared(
     problem: BilevelProblem, epsilon: float, delta: float, share: float, choice: dict[str, Any], options: dict[str, Any]
 ) -> WarmStart:
     """With the largest budget whose exact sum is within (epsilon, delta)."""
+    if "batch" in options:
+        raise ValueError("A batch costs less than is counted on here: make a WarmStart of your own.")
     if not (0 < share < 1 and 0 < epsilon < math.inf and 0 < delta < 1):
         raise ValueError("choice_share and delta must lie strictly between 0 and 1, epsilon be positive and finite.")
-    probe = ExponentialMechanism(problem=problem, epsilon=1.0, **choice)
     relation = problem.neighbours
 
     def parts(mu: float) -> tuple[float, float]:
@@ -142,16 +130,14 @@ def _shared(
 
     def meets(mu: float) -> bool:
         eta, rest = parts(mu)
-        return (probe_loss(eta) + GaussianDP(rest, neighbours=relation)).epsilon(delta) <= epsilon
-
-    def probe_loss(eta: float) -> PrivacyLoss:
-        return replace(probe, epsilon=eta).privacy_loss(problem.counts.total)
+        both = BoundedRange(eta, neighbours=relation) + GaussianDP(rest, neighbours=relation)
+        return both.epsilon(delta) <= epsilon
 
     eta, rest = parts(
         largest(meets, 1e-3 * epsilon / math.sqrt(-math.log(delta) + 1.0), epsilon + 1.0, relative_tolerance=1e-4)
     )
     return WarmStart(
-        choice=replace(probe, epsilon=eta),
+        choice=ExponentialMechanism(problem=problem, epsilon=eta, **choice),
         descent=Descent(problem=problem, mu=rest, delta=delta, **options),
         delta=delta,
     )

@@ -27,7 +27,9 @@ from discretion.privacy import BoundedRange, GaussianDP, Neighbours, gaussian_mu
 Training = Annotated[int, typer.Option(help="Records of the inner loss (public; add-remove: a bound). Joint: all.")]
 Validation = Annotated[int | None, typer.Option(help="Records of the outer loss; left out where they are the same.")]
 Family = Annotated[str | None, typer.Option(help="ridge, logistic or huber: the penalty of such a regression.")]
-Penalties = Annotated[tuple[float, float], typer.Option(help="Least and largest penalty lambda.")]
+Penalties = Annotated[
+    str, typer.Option(help="Least and largest penalty lambda, such as 0.1,10.", metavar="LEAST,LARGEST")
+]
 Candidates = Annotated[int, typer.Option(help="How many penalties, evenly spaced in log.")]
 Features = Annotated[float, typer.Option(help="Bound R of the length of a feature vector; longer ones are shortened.")]
 Labels = Annotated[float, typer.Option(help="Bound B of a response; others are clipped.")]
@@ -37,6 +39,7 @@ Given = Annotated[
 Relation = Annotated[Neighbours, typer.Option(help="replace, or add-remove with numbers of records as bounds.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
+_MOST = 1e6  # of epsilon and mu: no protection at all
 _FAMILIES = {"ridge": RidgePenalty, "logistic": LogisticPenalty, "huber": HuberPenalty}
 
 
@@ -46,10 +49,13 @@ def cost_exponential(
     epsilon: Annotated[float, typer.Option(help="Bounded range of the choice, which is pure epsilon-DP.")],
     validation: Validation = None,
     family: Family = None,
-    penalties: Penalties = (1e-3, 10.0),
+    penalties: Penalties = "0.001,10",
     candidates: Candidates = 41,
     feature_bound: Features = 1.0,
     label_bound: Labels = 1.0,
+    spread: Annotated[
+        float | None, typer.Option(help="How much the loss differs over the points: a public guess.")
+    ] = None,
     score: Annotated[str | None, typer.Option(help="plain or candidate; by default what suits the penalties.")] = None,
     constant: Given = None,
     diameter: Annotated[float | None, typer.Option(help="With constants: diameter of the outer domain.")] = None,
@@ -63,8 +69,8 @@ def cost_exponential(
     differ by the factor e.
     """
     with plain_errors():
-        if not 1e-9 < epsilon < math.inf:
-            raise ValueError(f"--epsilon must be a finite number above 1e-9; got {epsilon:g}.")
+        _within("--epsilon", epsilon, 1e-9, _MOST)
+        _within("--delta", delta, 0.0, 1.0)
         loss = BoundedRange(epsilon, neighbours=neighbours)
         result: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "epsilon_at_delta": loss.epsilon(delta)}
         if family is None:
@@ -73,14 +79,16 @@ def cost_exponential(
             result |= {"range": bound.value, "parts": bound.parts, "k": epsilon / bound.value}
             lines = [f"Delta = {bound.value:.4g} ({_listed(bound)}); k = epsilon / Delta = {result['k']:.4g}."]
         else:
-            problem = _problem(
-                family, training, validation, penalties, candidates, feature_bound, label_bound, neighbours
-            )
+            _no(constant, "--constant", family)
+            _no(diameter, "--diameter", family)
+            ends = _ends(penalties)
+            problem = _problem(family, training, validation, ends, candidates, feature_bound, label_bound, neighbours)
             chosen: Any = score
-            report = ExponentialMechanism(problem=problem, epsilon=epsilon, score=chosen).report()
+            report = ExponentialMechanism(problem=problem, epsilon=epsilon, score=chosen, spread=spread).report()
             result |= {"range": report.range.value, "parts": report.range.parts, "k": report.k, "score": report.score}
-            result |= {"spread": report.spread, "nats": report.nats, "within_reach": report.within_reach}
-            result |= {"candidates": report.candidates, "resolution": list(report.resolution)}
+            result |= {"head_start": report.head_start, "candidates": report.candidates}
+            result |= {"informative": report.informative, "missed": list(report.missed)}
+            result |= {"forecasts": [{"spread": each.spread, "share": each.share} for each in report.forecasts]}
             lines = report.text().splitlines()
         stated = f"epsilon <= {round_up(result['epsilon_at_delta'], 4)} at delta = {round_up_significant(delta)}."
         lines += [f"Pure epsilon = {epsilon:g} (neighbours: {neighbours}); {stated}"]
@@ -110,15 +118,16 @@ def cost_hypergradient(
     with plain_errors():
         if (mu is None) == (epsilon is None):
             raise ValueError("Give --mu, or --epsilon to have the mu that it pays for at --delta; not both.")
-        if mu is not None and not 0 < mu < math.inf:
-            raise ValueError(f"--mu must be a positive finite number; got {mu:g}.")
-        if epsilon is not None and not 0 < epsilon < math.inf:
-            raise ValueError(f"--epsilon must be a positive finite number; got {epsilon:g}.")
+        for option, given in (("--mu", mu), ("--epsilon", epsilon)):
+            if given is not None:
+                _within(option, given, 0.0, _MOST)
+        _within("--delta", delta, 0.0, 1.0)
         if steps < 1:
             raise ValueError("--steps must be at least 1.")
         if family is None:
             c, counts = _declared(constant, neighbours), Counts(training, validation)
         else:
+            _no(constant, "--constant", family)
             ends = penalty, penalty * math.e
             problem = _problem(family, training, validation, ends, 2, feature_bound, label_bound, neighbours)
             c, counts = problem.constants(np.array([math.log(penalty)])), problem.counts
@@ -136,6 +145,28 @@ def cost_hypergradient(
             f"(neighbours: {neighbours}).",
         ]
         show(result, as_json=json_, lines=lines)
+
+
+def _within(option: str, value: float, low: float, high: float) -> None:
+    if not low < value < high:
+        raise ValueError(f"{option} must lie strictly between {low:g} and {high:g}; got {value:g}.")
+
+
+def _no(given: Any, option: str, family: str) -> None:
+    """Refuse what a family leaves no room for."""
+    if given:
+        raise ValueError(
+            f"The constants and the domain of --family {family} follow from the other options: leave out {option}."
+        )
+
+
+def _ends(penalties: str) -> tuple[float, float]:
+    """LEAST,LARGEST as two numbers."""
+    try:
+        low, high = (float(each) for each in penalties.split(","))
+    except ValueError:
+        raise ValueError(f"--penalties takes the least and the largest, such as 0.1,10; got {penalties!r}.") from None
+    return low, high
 
 
 def _problem(
@@ -175,6 +206,8 @@ def _declared(given: list[str] | None, neighbours: Neighbours) -> Constants:
         name, _, value = each.partition("=")
         if name not in known or not value:
             raise ValueError(f"{each!r} is not NAME=VALUE of a constant; there are {', '.join(known)}.")
+        if name in numbers:
+            raise ValueError(f"--constant {name}=... is given twice.")
         numbers[name] = value.lower() == "true" if value.lower() in ("true", "false") else float(value)
     found = Constants(**numbers)
     if found.single and neighbours is not Neighbours.ADD_REMOVE:

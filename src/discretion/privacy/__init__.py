@@ -4,6 +4,7 @@ from discretion.privacy.calibration import Unreachable, largest, largest_integer
 from discretion.privacy.conversion import gaussian_delta, gaussian_epsilon, gaussian_mu, round_up, round_up_significant
 from discretion.privacy.discrete import LatticeGaussian, LatticeLaplace
 from discretion.privacy.fingerprint import fingerprint
+from discretion.privacy.fixed_size import FixedSizeGaussian
 from discretion.privacy.group import group_loss
 from discretion.privacy.interchange import (
     from_dp_event,
@@ -52,6 +53,7 @@ __all__ = [
     "Composing",
     "Composition",
     "Entry",
+    "FixedSizeGaussian",
     "GaussianDP",
     "Guarantee",
     "LaplaceDP",

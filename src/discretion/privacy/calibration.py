@@ -39,6 +39,7 @@ def largest(meets: Callable[[float], bool], lower: float, upper: float, *, relat
     """Largest parameter in `[lower, upper]` that meets a target which, once met, stays met further down.
 
     The mirror image of `smallest`, with the same promise: the returned parameter was itself checked.
+    `relative_tolerance` bounds the gap to the true end of the interval.
 
     Raises:
         Unreachable: `meets(lower)` is false.

@@ -157,7 +157,7 @@ def _coin(j: Words, divisors: tuple[int, ...], randomness: Randomness) -> NDArra
 def _below(bound: int, count: int, randomness: Randomness) -> Words:
     """Uniform whole numbers from 0 to bound - 1, bound <= 2^63: words at or above the largest multiple are redrawn."""
     if bound > 1 << 63:
-        raise OverflowError("a sampler went on for longer than is possible; nothing was drawn")
+        raise OverflowError("A sampler went on for longer than is possible; nothing was drawn.")
     words, top = randomness.words(count), (1 << 64) // bound * bound
     if top < 1 << 64:
         again = np.flatnonzero(words >= np.uint64(top))
@@ -202,10 +202,10 @@ class _LatticeNoise:
         """
         exact = np.asarray(values, dtype=np.float64)
         if np.isnan(exact).any():
-            raise FloatingPointError("a value is not a number; nothing was released")
+            raise FloatingPointError("A value is not a number; nothing was released.")
         rounded = np.clip(to_steps(exact, self.spacing), -_LARGEST, _LARGEST)
         if self.whole and not np.array_equal(rounded * self.spacing, exact):
-            raise FloatingPointError("a value is not a multiple of the spacing; nothing was released")
+            raise FloatingPointError("A value is not a multiple of the spacing; nothing was released.")
         noisy = rounded.astype(np.int64) + self._draw(exact.shape, randomness)
         return np.clip(noisy, -(1 << 53), 1 << 53).astype(np.float64) * self.spacing
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def cleared(call: Callable[P, T]) -> Callable[P, T]:
-    """A function, or generator function, through whose errors nobody reaches its arguments.
+    """`call`, a function or generator function, but so that through its errors nobody reaches its arguments.
 
     An error holds every frame it passed through, and a frame its local variables. Tools show them (`rich` with
     show_locals, `traceback` with capture_locals, pytest, error trackers), and pickle or log them. From this function on

@@ -98,22 +98,27 @@ class Ledger:
 
     @property
     def id(self) -> str:
+        """Drawn at random when the ledger was made: what certificates and signatures name it by."""
         return self.journal.opening.id
 
     @property
     def dataset(self) -> str:
+        """What the steward called the data set: public."""
         return self.journal.opening.dataset
 
     @property
     def epsilon(self) -> float:
+        """Of the whole budget, at `delta`."""
         return self.budget.epsilon
 
     @property
     def delta(self) -> float:
+        """At which the budget is stated, in [0, 1)."""
         return self.budget.delta
 
     @property
     def neighbours(self) -> Neighbours:
+        """The relation that every booked loss must be for."""
         return self.budget.neighbours
 
     @property
@@ -262,6 +267,7 @@ class Ledger:
             PublicError: the mechanism refused the records in public words.
             MechanismFailed: the mechanism failed in any other way; nothing of its message is kept.
             LedgerError: the ledger could not be written.
+            ValueError: `mechanism` is none, or n is no positive whole number.
         """
         randomness = SystemRandomness() if randomness is None else randomness
         if randomness.bookable is not True or isinstance(randomness, SeededRandomness):
@@ -391,7 +397,11 @@ class Ledger:
         return self.budget.left(self.spent().epsilon)
 
     def entries(self) -> list[Entry]:
-        """Every entry, in the order of reservation."""
+        """Every entry, in the order of reservation.
+
+        Raises:
+            LedgerError: the file can't be read, or its entries are out of order.
+        """
         found: dict[int, Entry] = {}
         with self.journal.transaction() as (session, known), readable(self.place):
             # In one pass over the events in order, which no index can stand in for.
@@ -538,6 +548,9 @@ class Ledger:
 
 def ledgers(place: str | os.PathLike[str]) -> list[Opening]:
     """What the ledgers of a database were created with, by name; of a file, that of the only one.
+
+    Args:
+        place: a file, or a `postgresql://` address.
 
     Raises:
         LedgerError: there is none there that this version reads.

@@ -47,9 +47,10 @@ def attack_power(loss: PrivacyLoss, false_positive: float = 0.05) -> float:
 
 
 def guessing(loss: PrivacyLoss) -> float:
-    """The largest chance to guess right which of two equally likely neighbours it was: (1 + delta(0)) / 2.
+    """The largest chance to guess right which of two equally likely neighbours it was: (1 + delta(0)) / 2, in [1/2, 1].
 
-    The total variation distance of the two outputs is at most delta(0). Proof: `docs/proofs/attack-power.md`.
+    The total variation distance of the two outputs is at most delta(0) of the `loss`. Proof:
+    `docs/proofs/attack-power.md`.
     """
     return min(0.5 + 0.5 * loss.delta(0.0), 1.0)
 

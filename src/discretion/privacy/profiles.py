@@ -307,14 +307,16 @@ class SubsampledGaussian(PrivacyLoss):
     def _removes(self) -> bool:
         return self.neighbours is Neighbours.ADD_REMOVE
 
+    @property
+    def _distance(self) -> float:
+        """Of a contribution from the one in its place, in units of the longest."""
+        return 1.0 if self._removes else 2.0
+
     def _profile(self, epsilon: Array) -> Array:
         q, u = self.probability, math.nextafter(1 / self.noise_multiplier, math.inf)
-        e = np.minimum(epsilon, 700.0)
         if self._removes:
-            small = np.log1p(np.expm1(np.minimum(e, 1.0)) / q)
-            c = np.where(e < 1, small, e + np.log1p(-(1 - q) * np.exp(-e)) - math.log(q))
-            # the error of c, a few units, is made up for by moving it down
-            return np.minimum(q * gaussian_delta(u, np.maximum(c * (1 - 16 * _UNIT), 0.0)) * (1 + 4 * _UNIT), 1.0)
+            return amplified(q, u, epsilon)
+        e = np.minimum(epsilon, 700.0)
         if u > _MOST_RATIO:
             return np.full(e.shape, q)  # no pair is further apart, and the square of u may overflow
         # e^(u t - u^2/2) = a + e^(epsilon - u t - u^2/2) at the best t; an error there is of second order
@@ -348,7 +350,7 @@ class SubsampledGaussian(PrivacyLoss):
         """The least epsilon whose delta, by the formula, does not exceed `delta`; rounded up."""
         delta = _probability(delta)
         # no worse than without sampling
-        high = float(gaussian_epsilon((1 if self._removes else 2) / self.noise_multiplier * (1 + 2 * _UNIT), delta))
+        high = float(gaussian_epsilon(self._distance / self.noise_multiplier * (1 + 2 * _UNIT), delta))
         if math.isfinite(high):
             low, high = 0.0, high * (1 + 1e-12)
             for _ in range(80):
@@ -374,6 +376,15 @@ class SubsampledGaussian(PrivacyLoss):
             "noise_multiplier": self.noise_multiplier,
             **_labels(self),
         }
+
+
+def amplified(q: float, u: float, epsilon: Array) -> Array:
+    """q delta_u(log(1 + (e^epsilon - 1)/q)), rounded up: what is left of u-Gaussian DP if it acts with chance q."""
+    e = np.minimum(epsilon, 700.0)
+    small = np.log1p(np.expm1(np.minimum(e, 1.0)) / q)
+    c = np.where(e < 1, small, e + np.log1p(-(1 - q) * np.exp(-e)) - math.log(q))
+    # the error of c, a few units, is made up for by moving it down
+    return np.minimum(q * gaussian_delta(u, np.maximum(c * (1 - 16 * _UNIT), 0.0)) * (1 + 4 * _UNIT), 1.0)
 
 
 _PLACES = np.linspace(0.0, 1.0, 2048)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.sparse import issparse
 from discretion.privacy.mechanism import PublicError
 from discretion.privacy.quiet import quiet
 
-__all__ = ["check_labelled", "check_shapes", "numbers", "plain_table"]
+__all__ = ["asked_table", "check_labelled", "check_shapes", "keep_columns", "numbers", "plain_table"]
 
 
 def check_labelled(records: Any) -> None:
@@ -64,6 +65,64 @@ def plain_table(X: Any) -> NDArray[np.float64]:
         found = "1D array" if table.ndim else "scalar array"
         raise PublicError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
     return table
+
+
+def keep_columns(estimator: Any, X: Any, table: NDArray[np.float64]) -> None:
+    """Keep number and names of the columns of X, which are public, as scikit-learn does: ``feature_names_in_``.
+
+    Args:
+        table: X as `plain_table` makes it.
+
+    Raises:
+        TypeError: some names are strings and some are not.
+    """
+    _columns(estimator, X, table, reset=True)
+
+
+def asked_table(estimator: Any, X: Any) -> NDArray[np.float64]:
+    """What a fitted estimator is asked about, as float64: by the columns it was fitted with, as scikit-learn checks.
+
+    Raises:
+        ValueError: other columns, by number, name or order, or values that are not finite.
+    """
+    from sklearn.utils import check_array
+
+    table = plain_table(X)
+    _columns(estimator, X, table, reset=False)
+    return np.asarray(check_array(table, dtype="float64", estimator=estimator, input_name="X"))
+
+
+def _columns(estimator: Any, X: Any, table: NDArray[np.float64], *, reset: bool) -> None:
+    from sklearn.utils.validation import validate_data
+
+    named: Any = X
+    if _is_a_record(getattr(X, "columns", ())):
+        warnings.warn(
+            "Names of columns that are numbers are not kept: of a table that was read without its header line they are "
+            "a record. Give the columns names.",
+            stacklevel=2,
+        )
+        named = table
+    validate_data(estimator, named, reset=reset, skip_check_array=True)
+
+
+def _is_a_record(names: Any) -> bool:
+    """Whether all names read as numbers, and do not just count the columns: then they were not names."""
+    if not all(isinstance(name, str) for name in names):
+        return False
+    given = [name.strip() for name in names]
+    if not given or given == [str(at) for at in range(len(given))]:
+        return False
+    # pandas tells equal names apart by .1, .2, ..., and calls an empty one Unnamed
+    return all(name.startswith("Unnamed:") or _reads(name) or _reads(name.rpartition(".")[0]) for name in given)
+
+
+def _reads(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_shapes(X: tuple[int, ...], y: tuple[int, ...], multi_output: bool = False) -> None:

@@ -44,12 +44,12 @@ class BadSignature(ValueError):
 
 
 def signed_bytes(certificate: Certificate) -> bytes:
-    """What is signed: a line that names the purpose, then the canonical form."""
+    """What is signed of a `certificate`: a line that names the purpose, then the canonical form."""
     return f"discretion certificate {SCHEMA}\n{canonical(certificate.data())}".encode()
 
 
 def fingerprint(public_key: bytes) -> str:
-    """SHA-256 of a raw public key in hexadecimal, in groups of four: to be compared by eye."""
+    """The first 128 bits of SHA-256 of a raw `public_key`, hexadecimal in groups of four: to be compared by eye."""
     digest = hashlib.sha256(public_key).hexdigest()[:32]
     return " ".join(digest[i : i + 4] for i in range(0, 32, 4))
 
@@ -192,7 +192,7 @@ def generate_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
 
 
 def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
-    """The private key in a PEM file.
+    """The private key in the PEM file at `path`.
 
     Raises:
         ValueError: no Ed25519 private key without a passphrase, or (on POSIX) others may read the file.
@@ -210,7 +210,7 @@ def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
 
 
 def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
-    """The public key in a PEM file.
+    """The public key in the PEM file at `path`.
 
     Raises:
         ValueError: no Ed25519 public key.

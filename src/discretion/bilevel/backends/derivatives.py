@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.problem import Counts
+from discretion.bilevel.counts import Counts, in_blocks
 from discretion.privacy import PublicError
 
 __all__ = ["LossDerivatives", "Transforms", "separable_gradients"]
@@ -20,6 +20,8 @@ Loss = Callable[..., Any]
 Unflatten = Callable[[Any], Any]
 
 _MOST_NEWTON = 200
+_CLOSE = 0.8  # of its tolerance that a linear solve aims at: the rest is for rounding
+_TASKS = 64  # records whose own inner problems are solved at a time
 
 
 class Transforms(ABC):
@@ -124,7 +126,7 @@ class Transforms(ABC):
 
 
 class LossDerivatives:
-    """F, G and their derivatives at (x, y), all flat; see `Derivatives` in `problem.py`. G includes the regulariser."""
+    """F, G and their derivatives at (x, y), all flat; see `Derivatives` in `losses.py`. G includes the regulariser."""
 
     def __init__(self, to: Transforms, outer: Loss, inner: Loss, inner_reg: Loss | None, counts: Counts) -> None:
         f, g, reg = to.flat(outer), to.flat(inner), None if inner_reg is None else to.flat(inner_reg)
@@ -154,7 +156,7 @@ class LossDerivatives:
         def solve(x: Any, y: Any, b: Any, Z: Any, tolerance: Any) -> Any:
             multiply = to.linearised(lambda y: slope(x, y, Z), y)[1]
             v = conjugate_gradients(to, multiply, b, tolerance)
-            return v, _length(multiply(v) - b)
+            return v, multiply(v)
 
         def minimise(x: Any, y: Any, Z: Any, tolerance: Any) -> Any:
             return newton(to, lambda y: slope(x, y, Z), y, tolerance)
@@ -202,18 +204,13 @@ class LossDerivatives:
         """(grad^2_xy G) v, (d_x,)."""
         return self._cross(x, y, v, records)
 
-    def minimise(self, x: Floats, y: Floats, records: Any, tolerance: float) -> tuple[Floats, float]:
-        """An inner solution from y by Newton's method, and the length of the inner gradient there."""
-        found, length = self._minimise(x, y, records, np.float64(tolerance))
-        return found, float(length)
+    def minimise(self, x: Floats, y: Floats, records: Any, tolerance: float) -> Floats:
+        """An inner solution from y by Newton's method."""
+        return self._minimise(x, y, records, np.float64(tolerance))
 
-    def hypergradient(
-        self, x: Floats, y: Floats, training: Any, validation: Any, tolerance: float
-    ) -> tuple[Floats, float]:
-        """grad_x F - M v with H v about grad_y F, and the length of the residual of v, computed anew."""
-        gx, b = self._gradients(x, y, validation)
-        v, residual = self._solve(x, y, b, training, np.float64(tolerance))
-        return gx - self._cross(x, y, v, training), float(residual)
+    def solve(self, x: Floats, y: Floats, b: Floats, records: Any, tolerance: float) -> tuple[Floats, Floats]:
+        """v with (grad^2_yy G) v about b, by conjugate gradients, and (grad^2_yy G) v, computed anew."""
+        return self._solve(x, y, b, records, np.float64(tolerance))
 
     def inner_rows(self, x: Floats, y: Floats, v: Floats, records: Any) -> Floats:
         """Of each record grad_y g, (grad^2_yy g) v and (grad^2_xy g) v end to end, (n, 2 d_y + d_x). No regulariser."""
@@ -237,11 +234,11 @@ class LossDerivatives:
 
 
 def conjugate_gradients(to: Transforms, multiply: Loss, b: Any, tolerance: Any) -> Any:
-    """v with |J v - b| about tolerance / 2, J positive definite, by at most 10 d + 50 products from v = 0."""
+    """v with |J v - b| about 0.8 tolerance, J positive definite, by at most 10 d + 50 products from v = 0."""
     most = 10 * len(b) + 50
 
     def unfinished(v: Any, r: Any, p: Any, square: Any, count: Any) -> Any:
-        return (square**0.5 > 0.5 * tolerance) & (count < most)
+        return (square**0.5 > _CLOSE * tolerance) & (count < most)
 
     def body(v: Any, r: Any, p: Any, square: Any, count: Any) -> Any:
         Jp = multiply(p)
@@ -253,8 +250,8 @@ def conjugate_gradients(to: Transforms, multiply: Loss, b: Any, tolerance: Any) 
     return to.loop(unfinished, body, (0.0 * b, b, b, b @ b, 0 * b[0]))[0]
 
 
-def newton(to: Transforms, gradient: Loss, y: Any, tolerance: Any) -> tuple[Any, Any]:
-    """y with |gradient(y)| <= tolerance for a strongly convex objective, and that length.
+def newton(to: Transforms, gradient: Loss, y: Any, tolerance: Any) -> Any:
+    """y with |gradient(y)| <= tolerance for a strongly convex objective.
 
     Directions solve J p = -g to |g| / (10 + |g|^(-1/2)), so that convergence is superlinear; a step is halved until the
     gradient is shorter by a tenth of it. Its length falls along p, whatever the start: no value is needed.
@@ -269,7 +266,7 @@ def newton(to: Transforms, gradient: Loss, y: Any, tolerance: Any) -> tuple[Any,
         length = _length(g)
         good = length <= (1.0 - 0.1 * t) * size
         ready = good & (length > tolerance)
-        accuracy = to.choose(ready, 2.0 * length / (10.0 + length**-0.5), math.inf * (1.0 + 0.0 * length))
+        accuracy = to.choose(ready, length / _CLOSE / (10.0 + length**-0.5), math.inf * (1.0 + 0.0 * length))
         step = conjugate_gradients(to, multiply, -g, accuracy)
         return (
             to.choose(good, y, here),
@@ -280,8 +277,7 @@ def newton(to: Transforms, gradient: Loss, y: Any, tolerance: Any) -> tuple[Any,
         )
 
     one = 1.0 + 0.0 * y[0]
-    here, size, *_ = to.loop(unfinished, body, (y, math.inf * one, 0.0 * y, one, 0.0 * one))
-    return here, size
+    return to.loop(unfinished, body, (y, math.inf * one, 0.0 * y, one, 0.0 * one))[0]
 
 
 def _length(vector: Any) -> Any:
@@ -326,7 +322,12 @@ def separable_gradients(
         return to.grad(f, 0)(x, y, z) - to.vjp(lambda x: slope(x, y, z), x, v)
 
     rows = to.compiled(to.each(one))
-    return lambda x, records: rows(x, start, to.place(records)) if to.count(records) else np.zeros((0, len(x)))
+
+    def gradients(x: Floats, records: Any) -> Floats:
+        found = [rows(x, start, some)[:real] for some, real in in_blocks(to, to.place(records), _TASKS)]
+        return np.concatenate(found) if found else np.zeros((0, len(x)))
+
+    return gradients
 
 
 def _same(vector: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,11 +64,10 @@ class JaxBackend(Transforms):
         return _jax().numpy.concatenate(parts)
 
     def compiled(self, f: Loss) -> Loss:
-        jax, wide = _jax(), _wide()
-        quick = jax.jit(f)
+        quick = _jax().jit(f)
 
         def call(*arguments: Any) -> Any:
-            with wide(True):
+            with _computing():
                 found = quick(*arguments)
             return tuple(map(np.asarray, found)) if isinstance(found, tuple) else np.asarray(found)
 
@@ -76,7 +76,7 @@ class JaxBackend(Transforms):
     def flatten(self, tree: Any) -> tuple[Floats, Unflatten]:
         from jax.flatten_util import ravel_pytree
 
-        with _wide()(True):
+        with _computing():
             vector, back = ravel_pytree(self.place(tree))
             return np.asarray(vector, dtype=np.float64), back
 
@@ -89,14 +89,15 @@ class JaxBackend(Transforms):
             array = np.asarray(leaf)
             return jax.numpy.asarray(array.astype(np.float64) if array.dtype.kind == "f" else array)
 
-        with _wide()(True):
+        with _computing():
             return jax.tree_util.tree_map(one, records)
 
     def leaves(self, records: Any) -> list[Any]:
         return _jax().tree_util.tree_leaves(records)
 
     def some(self, records: Any, rows: slice) -> Any:
-        return _jax().tree_util.tree_map(lambda leaf: leaf[rows], records)
+        with _computing():
+            return _jax().tree_util.tree_map(lambda leaf: leaf[rows], records)
 
 
 def _jax() -> Any:
@@ -107,11 +108,15 @@ def _jax() -> Any:
     return jax
 
 
-def _wide() -> Callable[[bool], Any]:
-    """The context in which jax computes in double precision."""
+@contextmanager
+def _computing() -> Iterator[None]:
+    """Double precision; and a NaN of one record is not an error of the run, as jax's search for NaN would make it."""
     jax = _jax()
     if hasattr(jax, "enable_x64"):
-        return jax.enable_x64
-    from jax import experimental
+        wide = jax.enable_x64
+    else:
+        from jax import experimental
 
-    return getattr(experimental, "enable_x64")  # noqa: B009  (before jax 0.9)
+        wide = getattr(experimental, "enable_x64")  # noqa: B009  (before jax 0.9)
+    with wide(True), jax.debug_nans(False), jax.debug_infs(False):
+        yield

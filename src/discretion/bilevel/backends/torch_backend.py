@@ -71,7 +71,8 @@ class TorchBackend(Transforms):
         torch = _torch()
 
         def call(*arguments: Any) -> Any:
-            found = f(*(_tensor(each) if isinstance(each, np.ndarray) else each for each in arguments))
+            with torch.autograd.set_detect_anomaly(False):  # else a NaN of one record is an error of the run
+                found = f(*(_tensor(each) if isinstance(each, np.ndarray) else each for each in arguments))
             return tuple(map(_array, found)) if isinstance(found, tuple) else _array(found)
 
         def _array(found: Any) -> Floats:
