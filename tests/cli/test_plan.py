@@ -1,7 +1,8 @@
-"""`discretion plan map`, run as a user runs it."""
+"""`discretion plan map` and `discretion plan posterior`, run as a user runs them."""
 
 import csv
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from discretion.cli.console import BAD_INPUT
 from discretion.spatial.frontier import Point, _apart, draw_frontier
 
 PLAN = ["plan", "map", "--n", "1500", "--domain", "0:60,0:40", "--response-range", "12:14", "--grid", "16"]
+PATHS = ["plan", "posterior", *PLAN[2:], "--n", "300", "--epsilon", "9", "--worlds", "20", "--kernels", "rbf"]
 QUICK = ["--epsilons", "3", "--epsilon", "3", "--worlds", "30", "--no-posterior", "--no-lattice"]
 
 
@@ -67,6 +69,55 @@ def test_options_without_effect_or_out_of_range_are_refused(run):
     assert "--length-unit" in run(*PLAN, *QUICK, "--length-unit", "miles", code=BAD_INPUT)
     assert "threshold" in run(*PLAN, *QUICK, "--threshold", "15", code=BAD_INPUT)
     assert "--epsilons" in run(*PLAN, "--epsilons", "many", code=BAD_INPUT)
+
+
+def as_a_shell(command: str) -> list[str]:
+    """The words of a command: a backslash at the end of a line joins it to the next."""
+    return shlex.split(command.replace("\\\n", " "))
+
+
+def test_the_command_that_a_plan_prints_makes_the_release(run, tmp_path: Path, monkeypatch):
+    lines = run(*PATHS, "--threshold", "13.1", "--paths", "2").splitlines()
+    assert "Useful at epsilon 9" in lines[0] or "NOTHING USEFUL" in lines[0]
+    for words in ("Recommended: 2 paths, rbf", "Without privacy: IoU", "20 worlds, seed 0", "runner-up"):
+        assert any(words in line for line in lines), words
+    command = "\n".join(lines[next(i for i, line in enumerate(lines) if line.startswith("discretion release")) :])
+    rng = np.random.default_rng(0)
+    monkeypatch.chdir(tmp_path)
+    with open("TABLE.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["x1", "x2", "y"])
+        writer.writerows([*rng.uniform((0, 0), (60, 40)), rng.uniform(12, 14)] for _ in range(300))
+    words = as_a_shell(command)
+    assert words[:3] == ["discretion", "release", "TABLE.csv"]
+    said = json.loads(run(*words[1:], "--json", "--no-report"))
+    assert 8.9 < said["epsilon"] <= 9.0
+    assert (said["paths"], said["n"]) == (2, 300)
+    planned = json.loads(run(*PATHS, "--threshold", "13.1", "--paths", "2", "--json"))
+    assert said["ridge"] == planned["recommended"]["ridge"]
+    assert said["scale"] == pytest.approx(planned["recommended"]["scale"], rel=1e-9)
+    assert as_a_shell(planned["command"]) == words
+    assert Path("release/map.png").exists()
+
+
+def test_a_command_carries_what_was_said_of_the_problem(run):
+    words = ["plan", "posterior", "--n", "80", "--domain=-1:1", "--response-range=-1:1", "--worlds", "20"]
+    words += ["--covariates", "depth", "--response", "ph", "--delta", "1e-4", "--rule", "published", "--kernels", "rbf"]
+    said = json.loads(run(*words, "--length-unit", "data", "--centre", "0.25", "--json"))
+    parts = as_a_shell(said["command"])
+    for wanted in ("--covariates=depth", "--response=ph", "--domain=-1:1", "--length-unit=data", "--centre=0.25"):
+        assert wanted in parts
+    assert f"--scale={said['recommended']['scale']!r}" in parts
+    assert not [part for part in parts if part.startswith(("--epsilon", "--rule", "--threshold"))]
+    assert said["recommended"]["measure"] == "correlation"
+
+
+def test_bad_words_for_a_plan_of_paths_get_a_plain_error(run):
+    assert "kernels are names among" in run(*PATHS, "--kernels", "gauss", code=BAD_INPUT)
+    assert "rule must be one of" in run(*PATHS, "--rule", "profile", code=BAD_INPUT)
+    assert "--transform" in run(*PATHS, "--transform", "log", code=BAD_INPUT)
+    assert "columns" in run(*PATHS, "--covariates", "a,b,c", code=BAD_INPUT)
+    assert "paths must be" in run(*PATHS, "--paths", "0", code=BAD_INPUT)
 
 
 def test_labels_of_the_frontier_are_kept_apart_in_order():

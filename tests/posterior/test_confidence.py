@@ -424,7 +424,7 @@ def test_the_argmax_set_covers(of):
         size.append(found.mean())
     assert np.mean(ok) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 300)
     assert np.mean(size) < 0.9
-    with pytest.raises(ValueError, match="no place has the density"):
+    with pytest.raises(ValueError, match="No place has the density"):
         argmax_set(sums, of="mean", floor=1e6, simulations=99)
 
 

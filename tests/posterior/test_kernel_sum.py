@@ -522,7 +522,7 @@ def test_under_add_remove_n_is_neither_used_nor_published():
         ({"neighbours": "swap"}, "swap"),
         ({"neighbours": "replace-response"}, "not replace-response"),
         ({"grid": None}, "Give the grid or the locations"),
-        ({"locations": [[0.1, 0.2]]}, "a grid .* has 42 points, 1 were given"),
+        ({"locations": [[0.1, 0.2]]}, "A grid .* has 42 points, 1 were given"),
         ({"grid": None, "locations": [[math.nan, 0.2]]}, "Points must be finite"),
     ],
 )

@@ -15,7 +15,8 @@ from discretion.posterior.excursion import intersection_over_union
 from discretion.posterior.kernel_sum import KernelSumMechanism
 from discretion.posterior.lattice_account import LatticeAccount
 from discretion.posterior.planner import GaussianPrior, PublicTable, plan_map, priors
-from discretion.posterior.planner.priors import Setting, clipped_moments
+from discretion.posterior.planner.priors import clipped_moments
+from discretion.posterior.planner.setting import Setting
 from discretion.posterior.planner.simulation import Score, Simulation, _Scored, candidate, overlap
 from discretion.privacy import SeededRandomness
 from discretion.spatial import Records
@@ -190,15 +191,19 @@ def test_simulated_posteriors_are_exact_where_records_stand_at_the_places():
     counts, sums = np.zeros_like(run.data.counts), np.zeros_like(run.data.sums)
     counts[:, kept], sums[:, kept] = run.data.counts[:, kept], run.data.sums[:, kept]
     run.__dict__["data"] = replace(run.data, counts=counts, sums=sums)
-    means, noises = run.posteriors(RBF(0.2), 3.0)
+    ridges = [0.5, 3.0]
     number = counts[0].astype(int)
     used = np.flatnonzero(number)
     X = np.repeat(run.model.nodes[used], number[used], axis=0)
     y = np.repeat(sums[0, used] / number[used], number[used])
     points = run.model.nodes[kept]
-    np.testing.assert_allclose(means[0], DensePosterior(RBF(0.2), 3.0, X, y).mean(points), atol=1e-8)
-    assert noises.shape == means.shape
-    assert (np.abs(noises) < 6.0).all()
+    means, noises = next(run.path_data.posteriors(RBF(0.2), ridges, 4_000))
+    assert noises.shape == (2, 4_000, len(points))
+    for row, ridge in enumerate(ridges):
+        dense = DensePosterior(RBF(0.2), ridge, X, y)
+        np.testing.assert_allclose(means[row], dense.mean(points), atol=1e-6)
+        covariance = dense.covariance(points)
+        np.testing.assert_allclose(noises[row].T @ noises[row] / 4_000, covariance, atol=6.0 * covariance.max() / 60.0)
 
 
 def test_a_control_that_is_the_same_on_few_and_many_changes_nothing():

@@ -114,7 +114,7 @@ def test_any_number_changed_is_refused_or_leaves_the_statement_true(name):
     [
         ({"locations": 2**60}, "locations"),
         ({"grid": [2**30, 2**30]}, "grid"),
-        ({"kernel": "unheard-of"}, "unknown kernel"),
+        ({"kernel": "unheard-of"}, "Unknown kernel"),
         ({"assumption": "hope"}, "'hope'"),
         ({"nugget": 1e-30}, "follows from"),
         ({"ridge": -1.0}, "ridge"),
@@ -138,7 +138,7 @@ def test_a_kernel_of_ones_own_cannot_be_computed_again():
     assert issubclass(Mine, Kernel)
     found = verify(issued(kernel_sum(kernels=Mine(0.2))), LOSSES)
     assert not found.verified
-    assert "unknown kernel 'mine'" in found.refused[0]
+    assert "Unknown kernel 'mine'" in found.refused[0]
 
 
 LATTICE = Lattice.hexagon(0.2, UNIT, 0.3)

@@ -147,7 +147,7 @@ def test_packing_sum_edges():
         def _slope(self, s):
             return s
 
-    with pytest.raises(ValueError, match="no packing sum"):
+    with pytest.raises(ValueError, match="No packing sum"):
         sn.packing_sum(Unknown(1.0), 1.0, 2)
 
 

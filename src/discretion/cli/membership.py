@@ -96,7 +96,7 @@ def audit_membership(
             against = certificate_game(made, seed=seed)
             claimed = made.epsilon if claimed is None else claimed
             if made.delta >= 1.0:
-                raise ValueError("The certificate's delta is 1: it claims nothing.")
+                raise ValueError("The certificate's delta is 1: it claims nothing that an attack could refute.")
             found = repeated(against, against.trainer, delta=made.delta, claimed=claimed, **effort)
             words = f"{made.mechanism}; data sets: {against.words}."
         if plot is not None:

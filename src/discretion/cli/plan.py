@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -13,22 +12,24 @@ from rich.table import Table
 from discretion.cli import options, tables
 from discretion.cli.console import note, plain_errors, show, stderr
 from discretion.cli.groups import grouped
-from discretion.posterior.planner import GaussianPrior, MapPlan, Prior, PublicTable, plan_map
+from discretion.cli.planning import (
+    MAP,
+    OF_TABLES,
+    OUTPUT,
+    PRIVACY,
+    PUBLIC,
+    Config,
+    Grid,
+    Knowledge,
+    Problem,
+    prior_lines,
+    release_command,
+)
+from discretion.posterior.planner import MapPlan, PosteriorPlan, plan_map, plan_posterior
+from discretion.posterior.planner.scales import PLANNED_RULES
 from discretion.privacy import round_up_significant
-from discretion.spatial.region import Region
 
 plan = typer.Typer(no_args_is_help=True, help="Which release is best, from public knowledge alone.")
-
-PUBLIC, PRIVACY, MAP, PRIOR, TABLE, OUTPUT = (
-    "The problem",
-    "Privacy",
-    "The map",
-    "Prior: a Gaussian process",
-    "Prior: an earlier PUBLIC table",
-    "Output",
-)
-OF_THE_PRIOR = ("prior_kernel", "prior_length_scale", "prior_amplitude", "prior_noise_sd", "prior_mean")
-OF_THE_TABLE = ("covariates", "response", *(each.name for each in fields(tables.Reading)))
 
 
 @plan.callback()
@@ -40,69 +41,22 @@ def _plan() -> None:
 @grouped
 def plan_map_(
     context: typer.Context,
-    reading: Annotated[tables.Reading, TABLE],
+    problem: Problem,
+    grid: Grid,
+    known: Knowledge,
+    reading: Annotated[tables.Reading, OF_TABLES],
     *,
-    n: Annotated[int, typer.Option("--n", help="Expected number of records.", rich_help_panel=PUBLIC)],
-    domain: Annotated[
-        str, typer.Option(help="Public range of each covariate, low:high with commas.", rich_help_panel=PUBLIC)
-    ],
-    response_range: Annotated[
-        str, typer.Option(help="Public range of the response after --transform.", rich_help_panel=PUBLIC)
-    ],
     threshold: Annotated[
         float | None,
         typer.Option(help="Map where the response is at least this; the middle of its range.", rich_help_panel=PUBLIC),
     ] = None,
-    centre: Annotated[
-        float | None, typer.Option(help="Centre of the sums; the middle of the range.", rich_help_panel=PUBLIC)
-    ] = None,
     epsilon: Annotated[float, typer.Option(help="Target epsilon.", rich_help_panel=PRIVACY)] = 1.0,
-    delta: Annotated[
-        str, typer.Option(help="A number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY)
-    ] = "n^-1.1",
     epsilons: Annotated[
         str, typer.Option(help="Epsilons of the frontier, beside the target.", rich_help_panel=PRIVACY)
     ] = "9,3,1,0.3",
-    grid: Annotated[
-        str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
-    ] = "60",
     floor: Annotated[
         float, typer.Option(help="Rows that must be near for a local mean to be drawn.", rich_help_panel=MAP)
     ] = 20.0,
-    length_unit: Annotated[
-        str, typer.Option(help="domain or data: what the recommended length scale is in.", rich_help_panel=MAP)
-    ] = "domain",
-    region: Annotated[
-        Path | None, typer.Option(help="Public GeoJSON outline; the map is scored inside.", rich_help_panel=MAP)
-    ] = None,
-    prior_kernel: Annotated[
-        str, typer.Option(help="exponential, matern32, matern52 or rbf.", rich_help_panel=PRIOR)
-    ] = "matern32",
-    prior_length_scale: Annotated[
-        float, typer.Option(help="As a share of the domain's shortest side.", rich_help_panel=PRIOR)
-    ] = 0.2,
-    prior_amplitude: Annotated[
-        float | None,
-        typer.Option(help="Standard deviation of the field; a sixth of the response range.", rich_help_panel=PRIOR),
-    ] = None,
-    prior_noise_sd: Annotated[
-        float | None,
-        typer.Option(help="Standard deviation of responses about it; that of the field.", rich_help_panel=PRIOR),
-    ] = None,
-    prior_mean: Annotated[
-        float | None, typer.Option(help="Mean of the field; the middle of the range.", rich_help_panel=PRIOR)
-    ] = None,
-    public_table: Annotated[
-        Path | None,
-        typer.Option(
-            help="An earlier table that YOU DECLARE to be public: it is read, and the plan shows what it shows.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    covariates: Annotated[
-        str, typer.Option(help="Its columns that say where, separated by a comma.", rich_help_panel=TABLE)
-    ] = "",
-    response: Annotated[str, typer.Option(help="Its column that says what.", rich_help_panel=TABLE)] = "",
     posterior: Annotated[
         bool, typer.Option(help="Simulate posterior paths too (at most 20,000 records).", rich_help_panel=OUTPUT)
     ] = True,
@@ -113,15 +67,7 @@ def plan_map_(
     seed: Annotated[int, typer.Option(help="Of the public simulation.", rich_help_panel=OUTPUT)] = 0,
     out: Annotated[Path | None, typer.Option(help="Picture of the frontier (PNG).", rich_help_panel=OUTPUT)] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=OUTPUT)] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file of these options; the command line wins.",
-            callback=options.read_config,
-            is_eager=True,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    config: Config = None,
 ) -> None:
     """The best release of a map, whether it would be useful, and the smallest epsilon at which anything is.
 
@@ -129,39 +75,15 @@ def plan_map_(
     No private table is opened, so a plan costs no privacy.
     """
     with plain_errors():
-        box = options.box(domain)
-        low, high = options.interval(response_range, "--response-range")
-        if length_unit not in ("domain", "data"):
-            raise ValueError(f"--length-unit is domain or data; got {length_unit!r}.")
-        if region is not None and box.dimension != 2:
-            raise ValueError("--region needs two covariates.")
-        prior: Prior
-        if public_table is None:
-            options.refuse_given(context, OF_THE_TABLE, "only --public-table has it")
-            prior = GaussianPrior(prior_length_scale, prior_amplitude, prior_noise_sd, prior_mean, prior_kernel)
-        else:
-            options.refuse_given(context, OF_THE_PRIOR, "--public-table takes its place")
-            if not covariates or not response:
-                raise ValueError("--public-table needs --covariates and --response.")
-            names = tables.names_of(covariates, box)
-            rules = reading.rules(names, response, box, (low, high))
-            records = rules.read(public_table)
-            prior = PublicTable(records.covariates, records.response, public_table.name)
-        outline = None if region is None else Region.read(region)
+        prior = known.prior(context, problem, reading)
         with stderr.status("Planning") as status:
             found = plan_map(
-                n=n,
-                domain=box,
-                response_range=(low, high),
-                grid=options.counts(grid, box.dimension),
-                epsilon=epsilon,
-                delta=options.delta_of(delta, n),
-                threshold=threshold,
-                centre=centre,
+                **problem.parameters(),
+                **grid.parameters(problem.box),
                 prior=prior,
+                threshold=threshold,
+                epsilon=epsilon,
                 epsilons=options.numbers(epsilons, "--epsilons"),
-                coordinates="unit" if length_unit == "domain" else "data",
-                region=None if outline is None else outline.contains,
                 floor=floor,
                 posterior=posterior,
                 lattice=lattice,
@@ -178,10 +100,8 @@ def plan_map_(
 
 
 def _lines(found: MapPlan) -> list[str]:
-    r, prior, setting = found.recommended, found.prior, found.setting
+    r, setting = found.recommended, found.setting
     forecast, score = found.forecast, found.trivial
-    law = prior.get("fitted", prior)
-    what = f"length scale {law['length_scale']:.3g}, amplitude {law['amplitude']:.3g}, noise sd {law['noise_sd']:.3g}"
     water = found.water_filling
     lines = [
         found.verdict,
@@ -195,8 +115,7 @@ def _lines(found: MapPlan) -> list[str]:
         f"{score['best constant (RMSE)']}",
         f"First guess by water-filling: {water['kernel']['name']} {water['kernel']['length_scale']:.3g}, decoded error "
         f"{water['error']:.3g} of the prior variance; no stationary kernel is below {water['least_error']:.3g}",
-        f"Prior: {prior['kind']}" + (f", {prior['name']}, {prior['rows']:,} rows" if "rows" in prior else ""),
-        f"  {law['kernel']}, {what}, mean {law['mean']:.4g}",
+        *prior_lines(found.prior),
         "",
     ]
     lines += ["Best map, by epsilon (= means not clearly below):"]
@@ -219,7 +138,7 @@ def _table(found: MapPlan) -> list[str]:
 
 def _draw(out: Path, found: MapPlan) -> None:
     # matplotlib is loaded only for a picture
-    from discretion.posterior.planner.plan import LEAST_GAIN, LEAST_OVERLAP
+    from discretion.posterior.planner.usefulness import LEAST_GAIN, LEAST_OVERLAP
     from discretion.spatial.frontier import Point, draw_frontier
 
     s, r = found.setting, found.recommended
@@ -236,3 +155,93 @@ def _draw(out: Path, found: MapPlan) -> None:
         note=f"Simulated worlds, no private data. Prior: {prior}. Bands: two standard errors by world; shaded: not "
         f"useful.\nRecommended at epsilon {r.epsilon:g}: {found.words}.",
     )
+
+
+@plan.command("posterior")
+@grouped
+def plan_posterior_(
+    context: typer.Context,
+    problem: Problem,
+    grid: Grid,
+    known: Knowledge,
+    reading: Annotated[tables.Reading, OF_TABLES],
+    *,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Score paths by the set where the response is at least this; by correlation if left out.",
+            rich_help_panel=PUBLIC,
+        ),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="Target epsilon of all paths.", rich_help_panel=PRIVACY)] = 3.0,
+    paths: Annotated[int, typer.Option(help="Number of sample paths to release.", rich_help_panel=PRIVACY)] = 1,
+    rule: Annotated[
+        str, typer.Option(help=f"What prices them: {', '.join(PLANNED_RULES)}.", rich_help_panel=PRIVACY)
+    ] = "closed-form",
+    kernels: Annotated[
+        str,
+        typer.Option(
+            help="Kernels to try, with commas; exponential,rbf on a line and rbf elsewhere.",
+            rich_help_panel=PUBLIC,
+        ),
+    ] = "",
+    worlds: Annotated[int, typer.Option(help="Number of simulated worlds.", rich_help_panel=OUTPUT)] = 120,
+    seed: Annotated[int, typer.Option(help="Of the public simulation.", rich_help_panel=OUTPUT)] = 0,
+    jobs: Annotated[int, typer.Option(help="Kernels at once; -1: one a core.", rich_help_panel=OUTPUT)] = 1,
+    json_: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=OUTPUT)] = False,
+    config: Config = None,
+) -> None:
+    """Kernel, ridge and scale of the best posterior path at an epsilon, how good it would be, and the release command.
+
+    Everything is simulated from public knowledge: a declared Gaussian process, or an earlier table that is public.
+    No private table is opened, so a plan costs no privacy. A plan that was stopped goes on where it was.
+    """
+    with plain_errors():
+        prior = known.prior(context, problem, reading, unused=())
+        if known.covariates:
+            tables.names_of(known.covariates, problem.box)
+        with stderr.status("Planning") as status:
+            found = plan_posterior(
+                **problem.parameters(),
+                **grid.parameters(problem.box),
+                prior=prior,
+                threshold=threshold,
+                epsilon=epsilon,
+                paths=paths,
+                rule=rule,
+                kernels=tuple(name.strip() for name in kernels.split(",")) if kernels else None,
+                worlds=worlds,
+                seed=seed,
+                jobs=jobs,
+                progress=lambda step: status.update(f"{step} ..."),
+            )
+        command = release_command(found, problem, grid, known, reading)
+        show(found.to_dict() | {"command": command}, as_json=json_, lines=[*_posterior_lines(found), "", command])
+        if not json_:
+            for each in found.notes:
+                note(each)
+
+
+def _posterior_lines(found: PosteriorPlan) -> list[str]:
+    best, free = found.recommended, found.without_privacy
+    many = f"{found.paths} path{'s' if found.paths > 1 else ''}"
+    trivial = ", ".join(f"{name} {score}" for name, score in found.trivial.items())
+    return [
+        found.verdict,
+        f"({found.rule_of_use})",
+        "",
+        f"Recommended: {many}, {best.words}, scale {best.choice.scale:.6g} ({found.setting.coordinates} coordinates)",
+        f"  epsilon {found.epsilon:g}, delta {round_up_significant(found.delta)}, n = {found.setting.n:,}, rule "
+        f"{found.rule}",
+        f"  {best.quality.measure} of one path {best.quality.one}"
+        + (f", of all together {best.quality.together}" if found.paths > 1 else ""),
+        f"Without privacy: {free.quality.measure} {free.quality.together} ({free.words})",
+        f"Trivial: {trivial}",
+        *prior_lines(found.prior),
+        f"{found.worlds} worlds, seed {found.seed}, {found.seconds:.0f} s",
+        "",
+        "Medians [quartiles]; runners-up are the best paths of other kernels:",
+        *(f"  {line}" for line in found.table()),
+        "",
+        "The release, with your own table and columns (--ledger remembers what was spent):",
+    ]

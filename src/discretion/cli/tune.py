@@ -63,8 +63,6 @@ def tune(
     epsilon: Annotated[
         float,
         typer.Option(
-            "--epsilon",
-            "--total-epsilon",
             help="Epsilon of everything: all runs, their scores, and the map.",
             rich_help_panel=PRIVACY,
         ),

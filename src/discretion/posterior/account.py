@@ -498,6 +498,8 @@ def path_budget(
 ) -> float:
     r"""Real-valued number of paths that ``(epsilon, delta)`` pays for, (8) before rounding down.
 
+    Parameters as in :func:`posterior_epsilon`, scalars; ValueError if one is out of range.
+
     .. math::
 
         \sup_\alpha \frac{1}{\varepsilon_\alpha} \Bigl[\varepsilon - \log\frac{\alpha-1}\alpha

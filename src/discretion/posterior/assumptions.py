@@ -162,8 +162,9 @@ class RKHS(RecordAssumption):
 class Separated(RecordAssumption):
     """Responses in ``[-M, M]``; in every data set two covariates are at least ``separation`` apart.
 
-    ``packing`` is R, a bound of the sum of the absolute kernel from one record to all others; use
-    :meth:`for_kernel` to have it computed. Where ``R >= 1 + ridge^2`` only the generic bounds remain.
+    ``response_bound`` is M > 0, ``dimension`` the number of covariates, ``separation`` > 0 in their unit. ``packing``
+    is R, a bound of the sum of the absolute kernel from one record to all others; use :meth:`for_kernel` to have it
+    computed. Where ``R >= 1 + ridge^2`` only the generic bounds remain.
     """
 
     response_bound: float
@@ -224,7 +225,10 @@ class Separated(RecordAssumption):
 
 @dataclass(frozen=True)
 class Exponential1D(RecordAssumption):
-    """Responses in ``[-M, M]``, one covariate, exponential kernel: the mean stays in ``[-M, M]``."""
+    """Responses in ``[-M, M]``, one covariate, exponential kernel: the mean stays in ``[-M, M]``.
+
+    ``response_bound`` is M, a positive finite number in the unit of the response; ValueError otherwise.
+    """
 
     response_bound: float
     name: ClassVar[str] = "exponential-1d"
@@ -265,7 +269,10 @@ class Exponential1D(RecordAssumption):
 
 @dataclass(frozen=True)
 class Diagonal(RecordAssumption):
-    """Responses in ``[-M, M]``, diagonal kernel: records share nothing unless their covariates agree."""
+    """Responses in ``[-M, M]``, diagonal kernel: records share nothing unless their covariates agree.
+
+    ``response_bound`` is M, a positive finite number in the unit of the response; ValueError otherwise.
+    """
 
     response_bound: float
     name: ClassVar[str] = "diagonal"
@@ -309,7 +316,10 @@ class Diagonal(RecordAssumption):
 
 @dataclass(frozen=True)
 class ResponseOnly(Assumption):
-    """Responses in ``[-M, M]`` are private; the covariates of all records are public. Exact Gaussian DP."""
+    """Responses in ``[-M, M]`` are private; the covariates of all records are public. Exact Gaussian DP.
+
+    ``response_bound`` is M, a positive finite number in the unit of the response; ValueError otherwise.
+    """
 
     response_bound: float
     name: ClassVar[str] = "response-only"

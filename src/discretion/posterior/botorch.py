@@ -52,7 +52,7 @@ class PathPosterior(Posterior):
     """PRIVATE. Sample paths at points, none of which is drawn before it is paid for.
 
     No mean, variance, quantile or density, and no base samples: each of these raises NotImplementedError. Made by
-    `PathModel.posterior`.
+    `PathModel.posterior`: paths of its `model` at `X`, batch_shape x q x d.
     """
 
     def __init__(self, model: PathModel, X: Tensor) -> None:
@@ -100,14 +100,17 @@ class PathPosterior(Posterior):
 
     @property
     def mean(self) -> NoReturn:
+        """Refused: it was not paid for."""
         raise NotImplementedError(_NO_MOMENTS.format(name="mean"))
 
     @property
     def variance(self) -> NoReturn:
+        """Refused: it was not paid for."""
         raise NotImplementedError(_NO_MOMENTS.format(name="variance"))
 
     @property
     def mvn(self) -> NoReturn:
+        """Refused: it was not paid for."""
         raise NotImplementedError(_NO_MOMENTS.format(name="mean or covariance"))
 
     distribution = mvn

@@ -200,13 +200,13 @@ class SumLayout:
 
     def __post_init__(self) -> None:
         if not self.kernels or not all(isinstance(k, Kernel) for k in self.kernels):
-            raise ValueError("a layout needs at least one kernel")
+            raise ValueError("A layout needs at least one kernel.")
         if not all(math.isfinite(v) and v > 0 for v in (self.scale, self.response_bound)):
-            raise ValueError("scale and response_bound must be positive and finite")
+            raise ValueError("scale and response_bound must be positive and finite.")
         if not (math.isfinite(self.centre) and math.isfinite(self.nugget) and self.nugget >= 0):
-            raise ValueError("centre and nugget must be finite, the nugget not negative")
+            raise ValueError("centre and nugget must be finite, the nugget not negative.")
         if self.coordinates not in ("unit", "data"):
-            raise ValueError(f"coordinates must be 'unit' or 'data'; got {self.coordinates!r}")
+            raise ValueError(f"coordinates must be 'unit' or 'data'; got {self.coordinates!r}.")
 
     @classmethod
     def on_grid(cls, kernel: Kernel, domain: Box, counts: Sequence[int], scale: float, **options: Any) -> Self:
@@ -265,7 +265,7 @@ class SumLayout:
         near = math.isclose(mine.pop("scale"), theirs.pop("scale"), rel_tol=1e-9)
         differ = [name for name in mine if mine[name] != theirs[name]] + ([] if near else ["scale"])
         if differ:
-            raise ValueError(f"the release has another layout: {', '.join(differ)} differ; make a decoder for it")
+            raise ValueError(f"The release has another layout: {', '.join(differ)} differ; make a decoder for it.")
 
     def to_dict(self) -> dict[str, Any]:
         """The layout as JSON data."""
@@ -349,15 +349,17 @@ class ReleasedSums:
                 continue
             array = np.asarray(given, dtype=np.float64).ravel()
             if array.size != self.noise.size or not np.isfinite(array).all():
-                raise ValueError(f"{name} must hold {self.noise.size} finite numbers, one a place; it has {array.size}")
+                raise ValueError(
+                    f"{name} must hold {self.noise.size} finite numbers, one a place; it has {array.size}."
+                )
             object.__setattr__(self, name, array)
         if not all(math.isfinite(v) and v > 0 for v in (self.scale, self.response_bound)):
-            raise ValueError("scale and response_bound must be positive and finite")
+            raise ValueError("scale and response_bound must be positive and finite.")
         if not math.isfinite(self.centre):
-            raise ValueError("centre must be finite")
+            raise ValueError("centre must be finite.")
         shape = self.shape or (self.noise.size,)
         if math.prod(shape) != self.noise.size:
-            raise ValueError(f"shape must have {self.noise.size} places; {shape} does not")
+            raise ValueError(f"shape must have {self.noise.size} places; {shape} does not.")
         object.__setattr__(self, "shape", shape)
 
     @property
@@ -366,15 +368,15 @@ class ReleasedSums:
         return _density(self) / self.response_bound
 
     def ratio(self, threshold: float) -> float:
-        """a = (c - t) / M: the weight of the density in the field of threshold t."""
+        """a = (c - t) / M: the weight of the density in the field of threshold t; ValueError unless it is finite."""
         if not math.isfinite(threshold):
-            raise ValueError(f"threshold must be a finite number; got {threshold!r}")
+            raise ValueError(f"threshold must be a finite number; got {threshold!r}.")
         return (self.centre - threshold) / self.response_bound
 
 
 def _density(sums: ReleasedSums) -> Floats:
     if sums.density is None:
-        raise ValueError("this needs a released density; without one only the centre's own threshold can be asked for")
+        raise ValueError("This needs a released density; without one only the centre's own threshold can be asked for.")
     return sums.density
 
 
@@ -383,12 +385,14 @@ def released_sums(release: Any, column: int = 0, kernel: int = 0) -> ReleasedSum
 
     With several columns the density is multiplied by the bound M of the first; for column j it is rescaled to
     d M_j / M, which has bound M_j and the noise s_j = s M_j / M of that column's value sum.
+
+    ``release`` is one of the two; ``column`` and ``kernel`` count from 0, and a ValueError says how many there are.
     """
     if isinstance(release, ReleasedSums):
         return release
     columns, kernels, _ = release.value_sums.shape
     if not (0 <= column < columns and 0 <= kernel < kernels):
-        raise ValueError(f"the release has {columns} column(s) and {kernels} kernel(s), counted from 0")
+        raise ValueError(f"The release has {columns} column(s) and {kernels} kernel(s), counted from 0.")
     layout = SumLayout.of(release, column)
     density = None
     if release.density is not None:
@@ -437,7 +441,7 @@ def local_mean(release: Any, floor: float, *, column: int = 0, kernel: int = 0) 
     """
     sums = released_sums(release, column, kernel)
     if not (math.isfinite(floor) and floor >= 0):
-        raise ValueError(f"floor is a number of records, at least 0; got {floor!r}")
+        raise ValueError(f"floor is a number of records, at least 0; got {floor!r}.")
     support = sums.records >= floor + 2.0 * sums.scale / sums.response_bound
     share = np.divide(sums.values, sums.records, out=np.full(sums.values.shape, np.nan), where=support)
     bound = sums.response_bound
@@ -449,7 +453,8 @@ def threshold_field(release: Any, threshold: float, *, column: int = 0, kernel: 
     """The field h + (c - t) d / M = sum_i (y_i - t) k(x_i, .) + noise, and its noise scale s sqrt(1 + ((c - t) / M)^2).
 
     Positive where the local mean is above the threshold t. The noise is that scale times a field N(0, K + tau I), so
-    any number of thresholds can be asked of one release. Without a density only t = c can be.
+    any number of thresholds can be asked of one release. Without a density only t = c can be; another is a ValueError.
+    ``column`` and ``kernel`` as in `released_sums`.
     """
     sums = released_sums(release, column, kernel)
     a = sums.ratio(threshold)
@@ -473,14 +478,15 @@ def simulated_suprema(
         max over places and a in ratios of |g_1 + a g_2| / sqrt(1 + a^2),
 
     g_1, g_2 independent fields with the nugget. With ``ratios=None``, over all real a: max sqrt(g_1^2 + g_2^2).
-    ``region`` restricts the places; it must be public and chosen before the release is seen.
+    ``region`` restricts the places; it must be public and chosen before the release is seen. ``randomness`` as in
+    `excursion_sets`. ValueError for a region of another shape or without a place, or no simulation.
     """
     source = _normals(randomness)
     use = np.ones(noise.size, dtype=bool) if region is None else np.asarray(region).ravel()
     if use.dtype != bool or use.size != noise.size or not use.any():
-        raise ValueError(f"region must be a boolean array of {noise.size} places, not all False")
+        raise ValueError(f"region must be a boolean array of {noise.size} places, not all False.")
     if simulations < 1:
-        raise ValueError(f"simulations must be at least 1; got {simulations!r}")
+        raise ValueError(f"simulations must be at least 1; got {simulations!r}.")
     single = ratios is not None and len(ratios) == 1
     found = np.empty(simulations)
     for start, stop in _blocks(simulations, max(1, _BLOCK // noise.size)):
@@ -514,11 +520,11 @@ def supremum_quantile(suprema: Floats, level: float) -> float:
         If B is too small for the level: it takes B >= level / (1 - level).
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
+        raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
     rank = math.ceil(level * (len(suprema) + 1) * (1.0 - 1e-15))
     if rank > len(suprema):
         least = math.ceil(level / (1.0 - level))
-        raise ValueError(f"{len(suprema)} simulations are too few for level {level}: use {least} or more")
+        raise ValueError(f"{len(suprema)} simulations are too few for level {level}: use {least} or more.")
     return float(np.partition(suprema, rank - 1)[rank - 1])
 
 
@@ -617,11 +623,11 @@ def excursion_sets(
     """
     sums = released_sums(release, column, kernel)
     if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
     several = np.ndim(threshold) > 0
     thresholds = [float(t) for t in np.atleast_1d(np.asarray(threshold, dtype=np.float64))]
     if not thresholds:
-        raise ValueError("give at least one threshold")
+        raise ValueError("Give at least one threshold.")
     if simultaneous:
         ratios = [sums.ratio(t) for t in thresholds]
         suprema = simulated_suprema(sums.noise, simulations, randomness, ratios=ratios, region=region)
@@ -641,7 +647,7 @@ def excursion_sets(
 
 def _pointwise(noise: NoiseField, level: float) -> float:
     if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
+        raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
     return noise.sd * float(ndtri(0.5 * (1.0 + level)))
 
 
@@ -671,11 +677,18 @@ def excursion_function(
 
     The excursion function of Bolin and Lindgren 2015: {excursion_function >= level} is the inner set at that level, for
     every level at once from the same simulations. With B suprema S_b it is #{S_b <= x} / (B + 1), x the standardised
-    field in the direction of the kind. Values lie in [0, B / (B + 1)].
+    field in the direction of the kind. Values lie in [0, B / (B + 1)], 0 outside of the region.
+
+    Parameters as in `excursion_sets`, with one threshold.
+
+    Raises
+    ------
+    ValueError
+        As there.
     """
     sums = released_sums(release, column, kernel)
     if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
     field, sigma = threshold_field(sums, threshold)
     standard = field / sigma
     standard = {">": standard, "<": -standard}.get(kind, np.abs(standard))
@@ -692,6 +705,16 @@ class Bands:
     """Lower and upper bounds of the non-private local mean (clipped response), with the stated confidence.
 
     Where the density is too small for the noise the band is the whole range [c - M, c + M].
+
+    Attributes
+    ----------
+    lower, upper : arrays of the map's shape
+        In the unit of the response.
+    level : float
+    quantile : float
+        q: the width of the noise that was allowed for, in its standard deviations.
+    simultaneous : bool
+        Whether the level is that of all places together.
     """
 
     lower: Floats
@@ -718,6 +741,13 @@ def mean_bands(
     quantile of the largest sqrt(g_1^2 + g_2^2), so that the bands hold at all places together, or pointwise the normal
     quantile. With simultaneous bands, {lower >= t} and {upper >= t} are inner and outer sets for *every* threshold t
     together. Proof: ``docs/proofs/confidence-sets.md``, Theorem 2.
+
+    Parameters as in `excursion_sets`. Outside of the region the band is the whole range.
+
+    Raises
+    ------
+    ValueError
+        For a level out of range, too few simulations, or no released density.
     """
     sums = released_sums(release, column, kernel)
     density = _density(sums)
@@ -774,9 +804,9 @@ class RegionSums:
         return np.sqrt(np.diagonal(self.covariance))
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends of the interval that covers each non-private sum with this confidence, one at a time."""
+        """Ends of the interval that covers each non-private sum with this confidence, in (0, 1) or a ValueError."""
         if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
+            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
         half = float(ndtri(0.5 * (1.0 + level))) * self.sd
         return self.values - half, self.values + half
 
@@ -793,6 +823,13 @@ def region_sum(
         Masks or weights over the places, shape (regions, *map) or that of one map.
     threshold : float, optional
         The field is sum_i (y_i - t) k(x_i, .); the centre by default, that is the value sum h itself.
+    column, kernel : int
+        Which response and which kernel of the release.
+
+    Raises
+    ------
+    ValueError
+        For regions of another shape or not finite, or a threshold other than the centre when no density was released.
 
     Notes
     -----
@@ -828,15 +865,20 @@ def region_mean(
     """The kernel-weighted mean response of each region, c + M (w^T h) / (w^T d), with its exact interval (Fieller).
 
     w^T h and w^T d carry independent noise of the same known variance s^2 w^T (K + tau I) w, so that each threshold t
-    is rejected at an exact level and the thresholds not rejected form the interval
-    (``docs/proofs/confidence-sets.md``, Theorem 2). Weights must not be negative.
+    is rejected at an exact level and the thresholds not rejected form the interval (``docs/proofs/confidence-sets.md``,
+    Theorem 2). Weights must not be negative. ``release``, ``regions``, ``column`` and ``kernel`` as in `region_sum`.
+
+    Raises
+    ------
+    ValueError
+        For a negative weight, a level out of range, or no released density.
     """
     sums = released_sums(release, column, kernel)
     W = _weights(regions, sums)
     if (W < 0).any():
-        raise ValueError("the weights of a mean must not be negative")
+        raise ValueError("The weights of a mean must not be negative.")
     if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}")
+        raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}.")
     h, d = W @ sums.values, W @ _density(sums)
     sd = sums.scale * np.sqrt(np.diagonal(sums.noise.covariance(W)))
     lower, upper = _fieller(h, d, float(ndtri(0.5 * (1.0 + level))) * sd)
@@ -850,7 +892,7 @@ def _weights(regions: ArrayLike, sums: ReleasedSums) -> Floats:
     if W.shape == sums.shape:
         W = W[None]
     if W.shape[1:] not in (sums.shape, (sums.noise.size,)) or not np.isfinite(W).all():
-        raise ValueError(f"regions must be finite and of shape (regions, *{sums.shape}); got {W.shape}")
+        raise ValueError(f"regions must be finite and of shape (regions, *{sums.shape}); got {W.shape}.")
     return W.reshape(len(W), -1)
 
 
@@ -876,7 +918,7 @@ def argmax_set(
     set is {H >= max H - r sigma}.
     ``of="mean"``: the maximum of the local mean over the places of the support (`local_mean` with this floor); the set
     is that of the places whose simultaneous band reaches the largest lower end.
-    Proof: ``docs/proofs/confidence-sets.md``, Theorem 3.
+    Proof: ``docs/proofs/confidence-sets.md``, Theorem 3. Other parameters as in `excursion_sets`.
 
     Raises
     ------
@@ -889,10 +931,10 @@ def argmax_set(
         bands = mean_bands(sums, level, simulations=simulations, randomness=randomness, region=region)
         use = use & local_mean(sums, floor).support
         if not use.any():
-            raise ValueError("no place has the density asked for: lower the floor, or use a wider kernel")
+            raise ValueError("No place has the density asked for: lower the floor, or use a wider kernel.")
         return use & (bands.upper >= bands.lower[use].max())
     if of != "sum":
-        raise ValueError(f"of must be 'sum' or 'mean'; got {of!r}")
+        raise ValueError(f"of must be 'sum' or 'mean'; got {of!r}.")
     field, sigma = threshold_field(sums, sums.centre if threshold is None else threshold)
     source, ranges = _normals(randomness), np.empty(simulations)
     for start, stop in _blocks(simulations, max(1, _BLOCK // sums.noise.size)):

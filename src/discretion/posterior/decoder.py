@@ -96,7 +96,7 @@ class KernelBasis:
             If the kernel is no product over the axes of a grid and there are more than 4,096 places.
         """
         if features < 1:
-            raise ValueError(f"features must be at least 1; got {features!r}")
+            raise ValueError(f"features must be at least 1; got {features!r}.")
         pairs = [np.linalg.eigh(k(nodes)) for k, _, nodes in _factors(kernel, places)]
         joint = reduce(np.multiply.outer, [np.maximum(value[::-1], 0.0) for value, _ in pairs])
         order = np.argsort(-joint, axis=None, kind="stable")[:features]
@@ -160,8 +160,8 @@ def _factors(kernel: Kernel, places: Places) -> list[tuple[Kernel, slice, Floats
     points = places.points if isinstance(places, Grid) else places
     if len(points) > _MOST_PLACES:
         raise ValueError(
-            f"a decoder for the {kernel.name} kernel takes at most {_MOST_PLACES} places; use a kernel that is a "
-            "product over the axes of a grid (rbf, exponential-l1), or fewer places"
+            f"A decoder for the {kernel.name} kernel takes at most {_MOST_PLACES} places; use a kernel that is a "
+            "product over the axes of a grid (rbf, exponential-l1), or fewer places."
         )
     return [(kernel, slice(None), points)]
 
@@ -230,6 +230,11 @@ class Decoder:
         The excursion set {f >= threshold} is estimated by {estimate >= cut}; both are None until tuned.
     facts : dict
         How it was made and what it scored on public simulations, JSON-able.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a number is not finite, or only one of threshold and cut is given.
     """
 
     layout: SumLayout
@@ -252,11 +257,11 @@ class Decoder:
         for name, shape in shapes.items():
             given = getattr(self, name)
             if given.shape != shape or not np.isfinite(given).all():
-                raise ValueError(f"a decoder's {name} must be finite and of shape {shape}; got {given.shape}")
+                raise ValueError(f"A decoder's {name} must be finite and of shape {shape}; got {given.shape}.")
         if self.error is not None and (self.error.shape[1:] != (m,) or not np.isfinite(self.error).all()):
-            raise ValueError(f"a decoder's error factor must be finite and of shape (q, {m})")
+            raise ValueError(f"A decoder's error factor must be finite and of shape (q, {m}).")
         if (self.threshold is None) != (self.cut is None):
-            raise ValueError("a decoder has a threshold and a cut, or neither")
+            raise ValueError("A decoder has a threshold and a cut, or neither.")
 
     # --- what it says about a release -----------------------------------------------------------------------------
 
@@ -274,9 +279,9 @@ class Decoder:
         return self._estimate(self._features(release, column)).reshape(self.target_shape)
 
     def excursion_set(self, release: Any, column: int = 0) -> Mask:
-        """Estimate of {f >= threshold}: {estimate >= cut}, shape ``target_shape``."""
+        """Estimate of {f >= threshold}: {estimate >= cut}, shape ``target_shape``; ValueError until tuned."""
         if self.cut is None:
-            raise ValueError("this decoder has no cut: tune it on simulated worlds first (Decoder.tuned)")
+            raise ValueError("This decoder has no cut: tune it on simulated worlds first (Decoder.tuned).")
         return self.decode(release, column) >= self.cut
 
     def posterior(self, release: Any, column: int = 0) -> FieldPosterior:
@@ -284,10 +289,10 @@ class Decoder:
 
         Its mean is the estimate and its covariance the estimate's error under the prior; the approximation is that the
         error is Gaussian and independent of the release. It is the posterior given *the release*; the posterior given
-        the records stays private.
+        the records stays private. ValueError if the decoder was made without an error covariance.
         """
         if self.error is None:
-            raise ValueError("this decoder was made without an error covariance (posterior=False)")
+            raise ValueError("This decoder was made without an error covariance: make it anew with posterior=True.")
         return FieldPosterior(self._estimate(self._features(release, column)), self.error)
 
     def _features(self, release: Any, column: int) -> Floats:
@@ -299,13 +304,15 @@ class Decoder:
             if density is not None:
                 density = density * (self.layout.response_bound / release.mechanism.density_bound)
         if values is None or (self.layout.density and density is None):
-            raise ValueError("this decoder reads value sums and densities; the release lacks one of them")
+            raise ValueError(
+                "This decoder reads value sums and densities, and the release lacks one; make a decoder for it."
+            )
         parts = [values] + ([density] if self.layout.density else [])
         m = self.layout.size
         out = []
         for part in parts:
             if part.size != len(self.bases) * m or not np.isfinite(part).all():
-                raise ValueError(f"the release must hold finite arrays of shape ({len(self.bases)}, {m})")
+                raise ValueError(f"The release must hold finite arrays of shape ({len(self.bases)}, {m}).")
             rows = part.reshape(-1, m)
             out += [basis.whiten(row) for basis, row in zip(self.bases, rows, strict=True)]
         return np.concatenate(out)
@@ -369,7 +376,7 @@ class Decoder:
         except Exception as error:  # zipfile, zlib and numpy have many words for a file that is none
             raise ValueError(unlike) from error
         if schema != SCHEMA:
-            raise ValueError(f"this decoder has schema {schema!r}, and this version reads {SCHEMA}: make it anew")
+            raise ValueError(f"This decoder has schema {schema!r}, and this version reads {SCHEMA}: make it anew.")
         try:
             return cls._restored(header, arrays)
         except (KeyError, TypeError) as error:
@@ -430,7 +437,7 @@ def best_linear_decoder(
         If the prior is normalised or on another domain.
     """
     if prior.normalise or prior.domain != layout.domain:
-        raise ValueError("the closed form needs a prior without normalisation on the release's own domain")
+        raise ValueError("The closed form needs a prior without normalisation on the release's own domain.")
     assert prior.density is not None
     p, n, M = prior.density, float(prior.n), layout.response_bound
     first, second = n, n * n if poisson else n * (n - 1.0)
@@ -524,9 +531,9 @@ def simulated_decoder(
     """
     N, m = worlds.targets.shape
     if folds < 2 or 2 * folds > N:
-        raise ValueError(f"{folds} folds need at least {2 * folds} worlds and two folds; got {N} worlds")
+        raise ValueError(f"{folds} folds need at least {2 * folds} worlds and two folds; got {N} worlds.")
     if math.prod(target_shape) != m or not penalties or min(penalties) < 0:
-        raise ValueError(f"the target shape must hold {m} values, and penalties must be given and not be negative")
+        raise ValueError(f"The target shape must hold {m} values, and penalties must be given and not be negative.")
     bases = _bases(layout, features)
     raw = world_features(layout, bases, worlds)
     centre_x, centre_t = raw.mean(axis=0), worlds.targets.mean(axis=0)  # for precision only
@@ -597,7 +604,8 @@ def tuned_cut(estimates: Floats, truth: Mask, *, around: float = 0.0, candidates
     """The cut c that maximises the mean IoU of {estimates >= c} with the true sets, and that mean.
 
     Candidates are the threshold itself (``around``) and quantiles of the estimates near it; of equal scores the one
-    nearest to the threshold wins. ``estimates`` and ``truth`` have shape (N, m); an empty union has IoU 1.
+    nearest to the threshold wins; ``candidates`` is how many quantiles. ``estimates`` and ``truth`` have shape (N, m);
+    an empty union has IoU 1.
     """
     share = float(np.mean(estimates >= around))
     low, high = np.clip((1.0 - share) + np.array([-0.25, 0.25]), 0.005, 0.995)
@@ -619,10 +627,13 @@ def _bases(layout: SumLayout, features: int) -> tuple[KernelBasis, ...]:
 
 
 def world_features(layout: SumLayout, bases: Sequence[KernelBasis], worlds: Worlds) -> Floats:
-    """Features of the worlds' sums without noise, responses clipped as the mechanism clips them: shape (N, p)."""
+    """Features of the worlds' sums without noise, responses clipped as the mechanism clips them: shape (N, p).
+
+    ``layout`` and ``bases`` are those of a `Decoder`; ValueError for worlds of another number of covariates.
+    """
     N, n, d = worlds.covariates.shape
     if d != layout.domain.dimension:
-        raise ValueError(f"the worlds have {d} covariates, the release {layout.domain.dimension}")
+        raise ValueError(f"The worlds have {d} covariates, the release {layout.domain.dimension}.")
     clamped = layout.domain.clamp(worlds.covariates.reshape(-1, d))
     X = layout.kernel_coordinates(clamped).reshape(N, n, d)
     bound = layout.response_bound

@@ -14,6 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter
 
+__all__ = [
+    "Polygon",
+    "agreed",
+    "excursion_fraction",
+    "excursion_polygons",
+    "frequency_set",
+    "intersection_over_union",
+    "polygon_area",
+    "smooth",
+]
+
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Polygon = list[Floats]
@@ -33,7 +44,7 @@ def excursion_fraction(values: ArrayLike, threshold: float, above: bool = True) 
     paths = np.asarray(values, dtype=np.float64)
     _check_threshold(threshold)
     if paths.ndim < 1 or paths.shape[0] == 0:
-        raise ValueError("values must hold at least one path along the first axis")
+        raise ValueError("values must hold at least one path along the first axis.")
     share = np.mean(paths >= threshold if above else paths <= threshold, axis=0)
     return np.where(np.isnan(paths).any(axis=0), np.nan, share)
 
@@ -41,10 +52,11 @@ def excursion_fraction(values: ArrayLike, threshold: float, above: bool = True) 
 def frequency_set(values: ArrayLike, threshold: float, fraction: float, above: bool = True) -> Mask:
     """Places where at least `fraction` of the paths are at or above the threshold; True inside.
 
-    `values` has shape (paths, ...); `fraction` lies in (0, 1].  A place where a path is NaN is outside.
+    `values` has shape (paths, ...); `fraction` lies in (0, 1], or it is a ValueError.  A place where a path is NaN is
+    outside.
     """
     if not 0 < fraction <= 1:
-        raise ValueError(f"fraction must lie above 0 and not above 1, not {fraction}")
+        raise ValueError(f"fraction must lie above 0 and not above 1, not {fraction}.")
     share = excursion_fraction(values, threshold, above)
     # the share is a count over the number of paths: forgive the rounding of that quotient and of `fraction`
     return share >= fraction * (1 - 1e-12)
@@ -56,13 +68,13 @@ def agreed(values: ArrayLike, fraction: float, above: bool = True) -> Floats:
     `values` has shape (paths, ...).  At each place it is the k-th largest path value (k-th smallest, with
     above=False), k = ceil(fraction * paths): {share of paths >= t is at least `fraction`} = {k-th largest
     >= t}.  Its outline runs between grid points as that of one path does, where a share has steps.  NaN
-    where any path is NaN.
+    where any path is NaN.  Raises ValueError without a path, or for a fraction outside (0, 1].
     """
     paths = np.asarray(values, dtype=np.float64)
     if paths.ndim < 1 or paths.shape[0] == 0:
-        raise ValueError("values must hold at least one path along the first axis")
+        raise ValueError("values must hold at least one path along the first axis.")
     if not 0 < fraction <= 1:
-        raise ValueError(f"fraction must lie above 0 and not above 1, not {fraction}")
+        raise ValueError(f"fraction must lie above 0 and not above 1, not {fraction}.")
     k = int(np.ceil(fraction * len(paths) * (1 - 1e-12)))
     ranked = np.sort(paths, axis=0)[len(paths) - k if above else k - 1]
     return np.where(np.isnan(paths).any(axis=0), np.nan, ranked)
@@ -77,8 +89,8 @@ def intersection_over_union(A: ArrayLike, B: ArrayLike, mask: ArrayLike | None =
     first, second = np.asarray(A), np.asarray(B)
     if first.dtype != bool or second.dtype != bool or first.shape != second.shape:
         raise ValueError(
-            f"the two sets must be boolean arrays of one shape, not {first.dtype} {first.shape} and "
-            f"{second.dtype} {second.shape}"
+            f"The two sets must be boolean arrays of one shape, not {first.dtype} {first.shape} and "
+            f"{second.dtype} {second.shape}."
         )
     use = np.ones(first.shape, dtype=bool) if mask is None else ~_as_mask(mask, first.shape)
     union = np.count_nonzero((first | second) & use)
@@ -94,11 +106,11 @@ def smooth(values: ArrayLike, sd_cells: float) -> Floats:
     """
     field = np.asarray(values, dtype=np.float64)
     if field.ndim < 2:
-        raise ValueError(f"values must have shape (..., rows, columns), not {field.shape}")
+        raise ValueError(f"values must have shape (..., rows, columns), not {field.shape}.")
     if not (np.isfinite(sd_cells) and sd_cells >= 0):
-        raise ValueError(f"sd_cells must be zero or positive, not {sd_cells}")
+        raise ValueError(f"sd_cells must be zero or positive, not {sd_cells}.")
     if not np.isfinite(field).all():
-        raise ValueError("values must be finite: smooth first, then mask")
+        raise ValueError("values must be finite: smooth first, then mask.")
     sigma = (0.0,) * (field.ndim - 2) + (sd_cells, sd_cells)
     return gaussian_filter(field, sigma, mode="nearest", truncate=3.0)
 
@@ -129,7 +141,7 @@ def excursion_polygons(
     _check_grid(f, x, y)
     absent = np.isnan(f) if mask is None else np.isnan(f) | _as_mask(mask, f.shape)
     if np.isinf(f[~absent]).any():
-        raise ValueError("values must not be infinite")
+        raise ValueError("values must not be infinite.")
     level = _levels(f, threshold, above, absent)
     generator = contourpy.contour_generator(z=level, fill_type=contourpy.FillType.OuterOffset)
     points, offsets = cast("tuple[list[Floats], list[NDArray[np.uint32]]]", generator.filled(0.0, 2.0))
@@ -145,7 +157,7 @@ def excursion_polygons(
 
 
 def polygon_area(rings: Polygon) -> float:
-    """Area of a polygon: its exterior less its holes (shoelace formula about the first vertex)."""
+    """Area of a polygon, its exterior less its holes, in the squared unit of the `rings` (shoelace formula)."""
     return float(sum(_signed_area(ring) for ring in rings))
 
 
@@ -156,24 +168,24 @@ def _signed_area(ring: Floats) -> float:
 
 def _check_threshold(threshold: float) -> None:
     if not np.isfinite(threshold):
-        raise ValueError(f"threshold must be a finite number, not {threshold}")
+        raise ValueError(f"threshold must be a finite number, not {threshold}.")
 
 
 def _check_grid(f: Floats, x: Floats, y: Floats) -> None:
     if f.ndim != 2 or f.shape != (y.size, x.size) or x.ndim != 1 or y.ndim != 1:
-        raise ValueError(f"values must have shape (len(y), len(x)) = {(y.size, x.size)}, not {f.shape}")
+        raise ValueError(f"values must have shape (len(y), len(x)) = {(y.size, x.size)}, not {f.shape}.")
     if min(f.shape) < 2:
-        raise ValueError("the grid needs at least two rows and two columns")
+        raise ValueError("The grid needs at least two rows and two columns.")
     for axis, name in ((x, "x"), (y, "y")):
         step = np.diff(axis)
         if not (np.isfinite(axis).all() and ((step > 0).all() or (step < 0).all())):
-            raise ValueError(f"{name} must be finite and increase (or decrease) from each entry to the next")
+            raise ValueError(f"{name} must be finite and increase (or decrease) from each entry to the next.")
 
 
 def _as_mask(mask: ArrayLike, shape: tuple[int, ...]) -> Mask:
     array = np.asarray(mask)
     if array.dtype != bool or array.shape != shape:
-        raise ValueError(f"mask must be a boolean array of shape {shape}, not {array.dtype} {array.shape}")
+        raise ValueError(f"mask must be a boolean array of shape {shape}, not {array.dtype} {array.shape}.")
     return array
 
 

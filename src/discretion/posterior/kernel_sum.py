@@ -255,7 +255,7 @@ class KernelSumMechanism:
         """The mechanism with the smallest ``scale`` whose whole loss is at most ``(epsilon, delta)``.
 
         ``n`` is the public number of records; not used where it is not public. ``parameters`` are the fields of the
-        class other than ``scale`` and ``delta``.
+        class other than ``scale`` and ``delta``. ValueError for an epsilon that is not positive and finite.
         """
         trial = cls(scale=1.0, delta=delta, **parameters)
         unit = trial._unit_mu(n)
@@ -302,6 +302,7 @@ class KernelSumMechanism:
         """The nugget used with n records: the declared one, or 1e-6 raised to what rounding requires.
 
         It covers the rounding of the noise 8 times, and that of the sums so far that it adds 1 percent to mu at most.
+        ValueError where the declared one does not, or none can.
         """
         least = max(MARGIN * field.rounding for field in self._noise)
         exact = self._exact_mu()
@@ -479,7 +480,7 @@ class KernelSumMechanism:
         for index, field in enumerate(self._noise):
             values[:, index] += scales[:, None] * field.draw(randomness.standard_normal, nugget, self.arrays)
         if not np.isfinite(values).all():
-            raise FloatingPointError("a sum is not finite in double precision; nothing was released")
+            raise FloatingPointError("A sum is not finite in double precision; nothing was released.")
         for sums, spacing in zip(values, self._lattice(nugget), strict=True):
             sums[...] = to_lattice(sums, spacing)
         return KernelSumRelease(
@@ -659,7 +660,10 @@ class KernelSumRelease(Release):
         return self.mechanism.locations
 
     def on_grid(self) -> tuple[Floats, Floats | None]:
-        """Value sums (columns, kernels, *grid) and density (kernels, *grid) on the mechanism's grid."""
+        """Value sums (columns, kernels, *grid) and density (kernels, *grid) on the mechanism's grid.
+
+        ValueError where they were released at scattered locations.
+        """
         grid = self.mechanism.grid
         if grid is None:
             raise ValueError("These sums were released at scattered locations; give the mechanism a grid.")

@@ -68,6 +68,7 @@ class LatticeRelease(Release):
 
         The paths are independent draws, so the number above is binomial with the exceedance probability of the
         posterior at the released scale; the interval is that of Clopper and Pearson, exact for each node by itself.
+        ValueError unless `confidence` lies strictly between 0 and 1.
         """
         if not 0.0 < confidence < 1.0:
             raise ValueError(f"confidence must lie strictly between 0 and 1; got {confidence!r}.")

@@ -96,7 +96,7 @@ def kernel_sum_of(parameters: Mapping[str, Any], delta: float) -> KernelSumMecha
     stand_in = _stand_in(domain, parameters["locations"])
     shape = grid if axes is None else tuple(map(len, axes))
     if shape is not None and math.prod(shape) != len(stand_in):
-        raise ValueError(f"a grid {shape} does not have {len(stand_in)} points.")
+        raise ValueError(f"A grid {shape} does not have {len(stand_in)} points.")
     if axes is not None:
         stand_in = Grid(tuple(np.asarray(axis, dtype=np.float64) for axis in axes)).points
     kept = ("scale", "density", "neighbours", "contributions", "coordinates", "nugget", "most_records")
@@ -138,7 +138,9 @@ def lattice_of(parameters: Mapping[str, Any], delta: float, *, prior: Lattice | 
         )
     lattice = Lattice.of_words(parameters) if prior is None else prior
     if lattice.words["digest"] != parameters["digest"]:
-        raise ValueError(f"The graph has the digest {lattice.words['digest']}, the certificate {parameters['digest']}.")
+        raise ValueError(
+            f"This graph is not the certificate's: its digest is {lattice.words['digest']}, not {parameters['digest']}."
+        )
     kept = ("ridge", "scale", "paths", "centre", "neighbours", "most_records", "rule", "contributions")
     mechanism = LatticeMechanism(
         lattice=lattice,

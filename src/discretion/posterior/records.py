@@ -27,7 +27,10 @@ class PrivateRecords(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
-    """PRIVATE. Records in memory; ``units`` (n,) says whose each one is."""
+    """PRIVATE. Records in memory.
+
+    ``covariates`` (n, d) and ``response`` (n,) or (n, columns), float64; ``units`` (n,) says whose each record is.
+    """
 
     covariates: Floats
     response: Floats

@@ -356,7 +356,7 @@ def packing_sum(
         return 0.0
     if not isinstance(kernel, (*_LOG_CONCAVE, RationalQuadratic)):
         raise ValueError(
-            f"no packing sum is known for the kernel {kernel.name!r}: its tail has no certified "
+            f"No packing sum is known for the kernel {kernel.name!r}: its tail has no certified "
             "bound. Give the sum R yourself: Separated(response_bound, separation, dimension, packing=R)."
         )
     total, start, block = 0.0, 1, 4096

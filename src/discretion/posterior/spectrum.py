@@ -58,9 +58,9 @@ def water_filling(gains: Floats, loads: Floats, noise: float) -> Floats:
     """
     g, b = np.broadcast_arrays(np.asarray(gains, dtype=np.float64), np.asarray(loads, dtype=np.float64))
     if not (np.isfinite(g).all() and (g >= 0).all() and (g > 0).any()):
-        raise ValueError("gains must be finite, none negative and not all zero")
+        raise ValueError("gains must be finite, none negative and not all zero.")
     if not (np.isfinite(b).all() and (b > 0).all() and math.isfinite(noise) and noise > 0):
-        raise ValueError("loads and noise must be positive and finite")
+        raise ValueError("loads and noise must be positive and finite, every one.")
     s = math.sqrt(noise)
     order = np.argsort(-g, axis=None)
     first, inverse = g.ravel()[order], 1.0 / b.ravel()[order]
@@ -114,10 +114,10 @@ class SpectralPrior:
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.modes < 2 or self.modes**self.domain.dimension > _MOST_MODES:
-            raise ValueError(f"n must be at least 1, and there must be 2 modes to an axis and at most {_MOST_MODES}")
+            raise ValueError(f"n must be at least 1, and there must be 2 modes to an axis and at most {_MOST_MODES}.")
         numbers = (self.noise_variance, self.amplitude, self.padding)
         if not all(math.isfinite(v) and v >= 0 for v in numbers) or self.amplitude == 0:
-            raise ValueError("noise_variance and padding must be 0 or more and the amplitude positive, all finite")
+            raise ValueError("noise_variance and padding must be 0 or more and the amplitude positive, all finite.")
 
     @property
     def records(self) -> float:
@@ -150,7 +150,7 @@ class SpectralPrior:
         p_q the variances of the Fourier coefficients of f. Proof: ``docs/proofs/kernel-spectrum.md``, Theorem 1.
         """
         if not (math.isfinite(scale) and scale > 0):
-            raise ValueError(f"scale must be positive and finite; got {scale!r}")
+            raise ValueError(f"scale must be positive and finite; got {scale!r}.")
         p, b, N = *self._law(), self.records
         return 1.0 - float(np.sum((N * p) ** 2 * weights / (b * weights + scale**2)) / p.sum())
 

@@ -68,7 +68,10 @@ class ChowdhuryGopalan:
         chowdhury_gopalan_scale(self.norm, self.noise, 0.0, self.confidence)
 
     def scales(self, records: npt.NDArray[np.int64], gains: npt.ArrayLike | None) -> Array:
-        """sigma_t for the numbers of records before each round; `gains` where no function was given."""
+        """sigma_t for the numbers of records before each round; `gains` where no function was given.
+
+        ValueError without either.
+        """
         if self.information_gain is not None:
             gains = [float(self.information_gain(int(n))) for n in records]
         if gains is None:

@@ -284,7 +284,10 @@ class ThompsonMechanism:
 
     @cached_property
     def scales(self) -> Floats:
-        """sigma_1, ..., sigma_T: computed once, so that what is priced is what is drawn."""
+        """sigma_1, ..., sigma_T: computed once, so that what is priced is what is drawn.
+
+        ValueError unless the schedule gives a positive finite number for each round.
+        """
         if isinstance(self.schedule, ChowdhuryGopalan):
             before = self.history + self.batch * np.arange(self.rounds)
             gains = None
@@ -310,7 +313,10 @@ class ThompsonMechanism:
 
     @property
     def effective_nugget(self) -> float:
-        """The nugget used: the declared one, or 1e-6 raised to 16 times the rounding bound."""
+        """The nugget used: the declared one, or 1e-6 raised to 16 times the rounding bound.
+
+        ValueError where the declared one is below that, or the bound is 1 or more.
+        """
         before = 0 if self.shares_factor else self.records - self.batch
         least = MARGIN * nugget_floor(before, self.points, self._ridge)
         if not least < 1.0:
@@ -355,7 +361,7 @@ class ThompsonMechanism:
         return record_loss(self.draws, self.assumption, self.rule)
 
     def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
-        """What the whole run costs; n, if given, must be `records`."""
+        """What the whole run costs; n, if given, must be `records`, or it is a ValueError."""
         if n not in (None, self.records):
             raise ValueError(f"This run has {self.records} records: history + rounds * batch. Give n = {self.records}.")
         return self.loss
@@ -418,7 +424,7 @@ class ThompsonMechanism:
 
     @cleared
     def check(self, records: Any) -> int:
-        """The number of records of `Responses`."""
+        """The number of records of `Responses`; PublicError for anything else."""
         if not isinstance(records, Responses):
             raise PublicError("Thompson sampling runs on Responses(respond, n).")
         return records.n

@@ -94,7 +94,7 @@ def checked_ids(ids: Any) -> NDArray[np.intp]:
 
 
 def check_owners(units: Any, count: int, most: int) -> None:
-    """Whether ids, if there are any, name the owners of `count` records, none of whom has more than `most`.
+    """Whether ``units``, if given, name the owners of `count` records, none of whom has more than `most`.
 
     Raises
     ------
@@ -147,9 +147,10 @@ def limit_contributions(units: ArrayLike, most: int, keys: ArrayLike) -> NDArray
 
 
 def owned_records(X: Floats, y: Floats, units: Any, most: int, randomness: Randomness | None = None) -> Records:
-    """PRIVATE. The records, and whose they are if that is given: cut to `most` for each unit, by a random pick.
+    """PRIVATE. Records X (n, d) and y (n,), cut to `most` for each of the ``units`` (n,), if given, by a random pick.
 
-    A test seed is copied, so that it starts anew each time.
+    The pick is by ``randomness``, by default the operating system's. A test seed is copied, so that it starts anew each
+    time.
 
     Raises
     ------
@@ -167,6 +168,6 @@ def owned_records(X: Floats, y: Floats, units: Any, most: int, randomness: Rando
 
 
 def unit_in_words(unit: str, most: int) -> str:
-    """The unit of privacy for the certificate: who is protected, and which of its records take part."""
+    """The unit of privacy for the certificate: who is protected, ``unit``, and how many records take part, ``most``."""
     kept = "one of its records takes part" if most == 1 else f"at most {most:,} of its records take part"
     return f"{unit.strip().rstrip('.')}: {kept}, picked at random without looking at them"

@@ -81,7 +81,7 @@ def _check(n: int, noise: float, grid: tuple[int, ...]) -> None:
     if not 0 <= noise < 1:
         raise ValueError(f"noise is the half width M_xi of the uniform noise, in [0, 1); got {noise!r}.")
     if not grid or min(grid) < 2:
-        raise ValueError(f"the grid needs at least 2 nodes along each coordinate; got {grid!r}.")
+        raise ValueError(f"The grid needs at least 2 nodes along each coordinate; got {grid!r}.")
 
 
 def _with_noise(signal: Floats, noise: float, rng: np.random.Generator) -> Floats:
@@ -127,7 +127,7 @@ class OUExcursionWorlds:
     def __post_init__(self) -> None:
         _check(self.n, self.noise, self.grid)
         if not (math.isfinite(self.length_scale) and self.length_scale > 0):
-            raise ValueError("length_scale must be positive and finite")
+            raise ValueError("length_scale must be positive and finite.")
 
     @property
     def domain(self) -> Box:
@@ -152,7 +152,9 @@ class OUExcursionWorlds:
         tried = have = 0
         while have < count:
             if tried > _ATTEMPTS * (have + 1):
-                raise ValueError("the rejection rule passes less than one path in 10,000: change length_scale or nodes")
+                raise ValueError(
+                    "The rejection rule passes less than one path in 10,000: change length_scale or nodes."
+                )
             batch = min(4 * (count - have) + 16, max(16, _BLOCK // self.nodes))
             paths = self._paths(batch, rng)
             paths = paths[self._passes(paths)] if self.reject else paths
@@ -237,7 +239,9 @@ class BlobWorlds:
     def __post_init__(self) -> None:
         _check(self.n, self.noise, self.grid)
         if len(self.grid) != 2 or self.blobs < 1 or self.reference < 2:
-            raise ValueError("a blob world has a grid of two axes, at least one blob and a reference grid of 2 or more")
+            raise ValueError(
+                "A blob world has a grid of two axes, at least one blob and a reference grid of 2 or more."
+            )
 
     @property
     def domain(self) -> Box:
@@ -342,13 +346,13 @@ class GaussianProcessWorlds:
         _check(self.n, 0.0, self.grid)
         if len(self.grid) != self.domain.dimension or math.prod(self.grid) > MOST_NODES:
             raise ValueError(
-                f"the grid {self.grid} must have one count for each of {self.domain.dimension} axes and at most "
-                f"{MOST_NODES} nodes in all"
+                f"The grid {self.grid} must have one count for each of {self.domain.dimension} axes and at most "
+                f"{MOST_NODES} nodes in all."
             )
         if not (math.isfinite(self.noise_sd) and self.noise_sd >= 0 and math.isfinite(self.amplitude)):
-            raise ValueError("noise_sd must be 0 or more, and it and the amplitude finite")
+            raise ValueError("noise_sd must be 0 or more, and it and the amplitude finite.")
         if not (self.amplitude > 0 and self.response_bound > 0):
-            raise ValueError("amplitude and response_bound must be positive")
+            raise ValueError("amplitude and response_bound must be positive.")
         object.__setattr__(self, "density", design_probabilities(self.density, math.prod(self.grid)))
 
     @cached_property
@@ -376,7 +380,7 @@ def design_probabilities(density: NDArray[np.floating] | None, nodes: int) -> Fl
         return np.full(nodes, 1.0 / nodes)
     p = np.asarray(density, dtype=np.float64).ravel()
     if p.size != nodes or not np.isfinite(p).all() or (p < 0).any() or not p.sum() > 0:
-        raise ValueError(f"the design density needs {nodes} finite numbers, none negative and not all zero")
+        raise ValueError(f"The design density needs {nodes} finite numbers, none negative and not all zero.")
     return p / p.sum()
 
 

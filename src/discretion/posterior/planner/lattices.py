@@ -14,7 +14,7 @@ from discretion.gp import Kernel, Lattice
 from discretion.gp.sparse import Statistics
 from discretion.posterior.calibration import least_on_grid
 from discretion.posterior.lattice_account import LatticeAccount
-from discretion.posterior.planner.priors import Setting
+from discretion.posterior.planner.setting import Setting
 from discretion.posterior.planner.simulation import Candidate, Simulation, candidate
 from discretion.privacy.calibration import Unreachable, smallest
 

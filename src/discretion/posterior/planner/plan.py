@@ -3,228 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.gp import RBF, Box, ExponentialL1, Kernel
-from discretion.posterior.confidence import SumLayout
-from discretion.posterior.decoder import Decoder, best_linear_decoder
-from discretion.posterior.kernel_sum import KernelSumMechanism
-from discretion.posterior.lattice_mechanism import LatticeMechanism
-from discretion.posterior.mechanism import PosteriorMechanism
-from discretion.posterior.planner.lattices import Hexagons, LatticePaths
-from discretion.posterior.planner.priors import MOST_DRAWN, PLACES, GaussianPrior, Prior, Setting
-from discretion.posterior.planner.simulation import FEATURES, MOST_RECORDS, Candidate, Score, Simulation, kernel_dict
-from discretion.privacy import round_up_significant
+from discretion.posterior.planner.lattices import LatticePaths
+from discretion.posterior.planner.map_plan import MapPlan, Recommendation, planned_mechanism
+from discretion.posterior.planner.priors import GaussianPrior, Prior, prior_notes
+from discretion.posterior.planner.setting import check_targets, checked_setting
+from discretion.posterior.planner.simulation import MOST_RECORDS, Candidate, Score, Simulation, kernel_dict
+from discretion.posterior.planner.usefulness import SEARCHED, useful_set
 
-__all__ = ["MapPlan", "Recommendation", "plan_map"]
+__all__ = ["plan_map"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-LEAST_OVERLAP = 0.6
-LEAST_GAIN = 0.1
-"""A map is useful if its IoU is at least 0.6 and exceeds the best trivial one by 0.1 and by 2 standard errors."""
 ADVANTAGE = 0.02
 """IoU, beside 2 standard errors, by which a decoder must beat the plain kernel sum, or a path both, to replace it."""
-SEARCHED = (1e-3, 1e3)
-"""Epsilons between which the smallest useful one is looked for."""
 
 _EPSILONS = (9.0, 3.0, 1.0, 0.3)
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """The release to make.
-
-    Attributes
-    ----------
-    mechanism : {"kernel-sum", "posterior", "lattice"}
-    kernel : Kernel or Hexagons
-        In the coordinates below; hexagons in data units.
-    coordinates : {"unit", "data"}
-    ridge : float or None
-        Of a posterior; None for a kernel sum.
-    scale : float
-        The mechanism's calibrated scale for n records.
-    epsilon, delta : float
-    paths : int or None
-        1 for a posterior; None for a kernel sum.
-    decoder : bool
-        Whether to decode the release with the plan's public prior (`MapPlan.decoder`).
-    """
-
-    mechanism: Literal["kernel-sum", "posterior", "lattice"]
-    kernel: Any
-    coordinates: str
-    ridge: float | None
-    scale: float
-    epsilon: float
-    delta: float
-    paths: int | None
-    decoder: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return dict(vars(self)) | {"kernel": kernel_dict(self.kernel)}
-
-
-@dataclass(frozen=True, eq=False)
-class MapPlan:
-    """What `plan_map` found. Made from public numbers only.
-
-    Attributes
-    ----------
-    recommended : Recommendation
-        The best release at the target epsilon, useful or not.
-    forecast : Candidate
-        Its scores on simulated worlds.
-    useful : bool
-        By the printed rule.
-    not_useful_below : float or None
-        The smallest epsilon at which some release is useful, found by bisection to 10 per cent; infinity if none is up
-        to 1,000, None if one still is at 0.001.
-    frontier : tuple of Candidate
-        The best of each row at each epsilon.
-    candidates : tuple of Candidate
-        All that were tried at the target epsilon, best first.
-    trivial : dict
-        IoU of all places and of none, RMSE of the best constant.
-    water_filling : dict
-        First guess of the kernel, and the least error of any stationary kernel, at the target epsilon.
-    notes : tuple of str
-        What the forecast rests on, in words.
-    """
-
-    recommended: Recommendation
-    forecast: Candidate
-    useful: bool
-    not_useful_below: float | None
-    frontier: tuple[Candidate, ...]
-    candidates: tuple[Candidate, ...]
-    trivial: dict[str, Score]
-    water_filling: dict[str, Any]
-    prior: dict[str, Any]
-    notes: tuple[str, ...]
-    simulation: Simulation
-
-    @property
-    def setting(self) -> Setting:
-        """The public problem."""
-        return self.simulation.setting
-
-    @property
-    def scored(self) -> tuple[Floats, Mask]:
-        """Places of the simulation in data units, (m, d), and which of them are scored."""
-        return self.setting.domain.grid(self.setting.counts), self.simulation.model.mask
-
-    def decoder(self, mechanism: KernelSumMechanism) -> Decoder:
-        """The closed-form decoder of a kernel-sum mechanism under the plan's public prior, cut included.
-
-        Its target is the field on the plan's own grid (``setting.counts`` along the sides of the domain).
-
-        Raises
-        ------
-        ValueError
-            For a mechanism that releases on another domain.
-        """
-        setting, law = self.setting, self.simulation.model.gaussian
-        if setting.coordinates == "unit":
-            sides = np.subtract(setting.domain.upper, setting.domain.lower)
-            law = replace(
-                law,
-                kernel=replace(law.kernel, length_scale=tuple(sides * np.asarray(law.kernel.length_scale))),
-                domain=setting.domain,
-            )
-        layout = SumLayout.of(mechanism, n=setting.n)
-        decoder = best_linear_decoder(layout, law, features=FEATURES)
-        kernel = mechanism.kernels[0] if isinstance(mechanism.kernels, tuple) else mechanism.kernels
-        tuned = self.simulation.decoder(kernel, self.recommended.epsilon)
-        return replace(decoder, threshold=tuned.threshold, cut=tuned.cut, facts=decoder.facts | tuned.facts)
-
-    def mechanism(self, **changes: Any) -> KernelSumMechanism | PosteriorMechanism | LatticeMechanism:
-        """The recommended mechanism, calibrated for the expected n on the grid of the release, or on its lattice."""
-        r, s = self.recommended, self.setting
-        return _mechanism(r.mechanism, r.kernel, r.ridge, r.epsilon, r.delta, s, **changes)
-
-    @property
-    def verdict(self) -> str:
-        """Whether anything useful can be published, in one sentence."""
-        epsilon, X = self.recommended.epsilon, self.not_useful_below
-        if X is None:
-            limit = f" It still is at epsilon {SEARCHED[0]:g}."
-        elif math.isinf(X):
-            limit = f" Nothing useful at any epsilon up to {SEARCHED[1]:g}."
-        else:
-            limit = f" Not useful below epsilon {round_up_significant(X, 2)}."
-        if self.useful:
-            return f"Useful at epsilon {epsilon:g}.{limit}"
-        return f"NOTHING USEFUL can be published at epsilon {epsilon:g}.{limit}"
-
-    @property
-    def best(self) -> dict[float, str]:
-        """For each epsilon of the frontier the row with the largest overlap, and those not clearly below it."""
-        found: dict[float, str] = {}
-        for epsilon in sorted({each.epsilon for each in self.frontier}, reverse=True):
-            rows = sorted((each for each in self.frontier if each.epsilon == epsilon), key=lambda each: -each.merit)
-            tied = [each for each in rows if each.iou.mean >= rows[0].iou.mean - 2.0 * rows[0].iou.se]
-            found[epsilon] = " = ".join(each.label for each in sorted(tied, key=lambda each: -each.merit))
-        return found
-
-    @property
-    def words(self) -> str:
-        """The recommended release in words."""
-        r = self.recommended
-        if isinstance(r.kernel, Hexagons):
-            return (
-                f"posterior path on hexagons (release --prior lattice:{r.kernel.spacing:g}), killing "
-                f"{r.kernel.killing:g}, ridge {r.ridge:.4g}"
-            )
-        length = f"{r.kernel.name} kernel, length scale {r.kernel.length_scale:.4g} ({r.coordinates} coordinates)"
-        if r.mechanism == "posterior":
-            return f"posterior path, {length}, ridge {r.ridge:.4g}"
-        return f"kernel sum, {length}, {'with' if r.decoder else 'without'} decoder"
-
-    @property
-    def rule(self) -> str:
-        """What useful means here."""
-        return (
-            f"useful: IoU >= {LEAST_OVERLAP:g} and better than the best trivial answer by {LEAST_GAIN:g} and by 2 "
-            "standard errors"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data; an infinite ``not_useful_below`` is the word "inf"."""
-        s, X = self.setting, self.not_useful_below
-        return {
-            "recommended": self.recommended.to_dict(),
-            "forecast": self.forecast.to_dict(),
-            "useful": self.useful,
-            "not_useful_below": "inf" if X is not None and math.isinf(X) else X,
-            "verdict": self.verdict,
-            "rule": self.rule,
-            "trivial": {name: vars(score) for name, score in self.trivial.items()},
-            "frontier": [each.to_dict() for each in self.frontier],
-            "best": {f"{epsilon:g}": label for epsilon, label in self.best.items()},
-            "candidates": [each.to_dict() for each in self.candidates],
-            "water_filling": self.water_filling,
-            "prior": self.prior,
-            "n": s.n,
-            "delta": self.recommended.delta,
-            "threshold": s.threshold,
-            "centre": s.centre,
-            "response_range": list(s.response_range),
-            "domain": {"lower": list(s.domain.lower), "upper": list(s.domain.upper)},
-            "grid": list(s.grid),
-            "simulated_grid": list(s.counts),
-            "worlds": self.simulation.worlds,
-            "seed": self.simulation.seed,
-            "notes": list(self.notes),
-        }
 
 
 def plan_map(
@@ -300,20 +102,23 @@ def plan_map(
     First guess of the length scale: water-filling, ``docs/proofs/kernel-spectrum.md``. Accounts:
     ``docs/proofs/kernel-sum.md``, ``docs/proofs/renyi-covariance-and-mean.md``, ``docs/proofs/certified-renyi.md``.
     """
-    low, high = map(float, response_range)
-    setting = Setting(
-        int(n),
+    setting = checked_setting(
+        n,
         domain,
-        (low, high),
-        0.5 * (low + high) if centre is None else float(centre),
-        0.5 * (low + high) if threshold is None else float(threshold),
-        tuple(map(int, grid)),
-        coordinates,
-        region,
+        response_range,
+        grid,
+        threshold=threshold,
+        centre=centre,
+        coordinates=coordinates,
+        region=region,
     )
     rare = float(n) ** -1.1 if delta is None else float(delta)
     frontier_epsilons = tuple(sorted({*map(float, epsilons or _EPSILONS), float(epsilon)}, reverse=True))
-    _check(setting, n, frontier_epsilons, rare, floor, worlds, path_worlds)
+    check_targets(frontier_epsilons, rare)
+    if not (math.isfinite(floor) and floor >= 0):
+        raise ValueError(f"floor must be a number >= 0; got {floor!r}")
+    if worlds < 20 or path_worlds < 8:
+        raise ValueError("a plan needs at least 20 worlds, 8 of them for posterior paths")
     step = progress or (lambda _: None)
 
     step("Public prior")
@@ -341,7 +146,7 @@ def plan_map(
     step("Smallest useful epsilon")
     limit = planner.smallest_useful({each: _useful(_recommended(found)) for each, found in rows.items()})
 
-    scale = _mechanism(chosen.mechanism, chosen.kernel, chosen.ridge, chosen.epsilon, rare, setting).scale
+    scale = planned_mechanism(chosen.mechanism, chosen.kernel, chosen.ridge, chosen.epsilon, rare, setting).scale
     path = chosen.mechanism != "kernel-sum"
     half = simulation.worlds // 2
     return MapPlan(
@@ -365,7 +170,7 @@ def plan_map(
         | {"best constant (RMSE)": Score.of(simulation.constant[half:])},
         planner.water_filling(float(epsilon)),
         public.describe(model),
-        _notes(setting, public, int(worlds), offered, posterior, lattices),
+        (*_notes(offered, posterior, lattices), *prior_notes(setting, public, int(worlds))),
         simulation,
     )
 
@@ -453,98 +258,20 @@ def _recommended(candidates: list[Candidate]) -> Candidate:
 
 
 def _useful(candidate: Candidate) -> bool:
-    gain = candidate.gain
-    return candidate.iou.mean >= LEAST_OVERLAP and gain.mean >= max(LEAST_GAIN, 2.0 * gain.se)
+    return useful_set(candidate.iou.mean, candidate.gain.mean, candidate.gain.se)
 
 
-def _mechanism(
-    name: str, kernel: Any, ridge: float | None, epsilon: float, delta: float, setting: Setting, **changes: Any
-) -> KernelSumMechanism | PosteriorMechanism | LatticeMechanism:
-    if name == "lattice":
-        own = {"lattice": kernel.lattice(setting), "response_range": setting.response_range, "centre": setting.centre}
-        priced: dict[str, Any] = {"n": setting.n, "epsilon": epsilon, "delta": delta, "ridge": ridge}
-        return LatticeMechanism.calibrated(**(priced | own | changes))
-    common: dict[str, Any] = {
-        "n": setting.n,
-        "epsilon": epsilon,
-        "delta": delta,
-        "domain": setting.domain,
-        "grid": setting.grid,
-        "locations": setting.domain.grid(setting.grid),
-        "coordinates": setting.coordinates,
-    }
-    if name == "kernel-sum":
-        own = {
-            "kernels": kernel,
-            "response_ranges": setting.response_range,
-            "centres": (setting.centre,),
-        }
-        return KernelSumMechanism.calibrated(**(common | own | changes))
-    own = {"kernel": kernel, "response_range": setting.response_range, "centre": setting.centre, "ridge": ridge}
-    return PosteriorMechanism.calibrated(**(common | own | changes))
-
-
-def _notes(setting: Setting, prior: Prior, worlds: int, offered: bool, wanted: bool, lattices: bool) -> tuple[str, ...]:
-    notes = [
+def _notes(offered: bool, wanted: bool, lattices: bool) -> Iterator[str]:
+    yield (
         "Scores are means over simulated worlds of the public prior, with standard errors by world; half of the worlds "
-        "chose, the other half report.",
-        "They are as good as the prior: where the private records differ from it, so will the scores.",
-    ]
-    if setting.counts != setting.grid:
-        notes.append(
-            f"Simulated on a grid of {' x '.join(map(str, setting.counts))} (about {PLACES[0]} to {PLACES[1]} "
-            "places); the noise there has its exact law."
-        )
-    if isinstance(prior, GaussianPrior):
-        notes.append("Records stand at the places of the simulated grid; no kernel narrower than its cell is tried.")
-    else:
-        notes.append(
-            "The public table is declared public by its user; nothing else is known of it. What it shows already needs "
-            "no release: the plan is for what may have changed."
-        )
-    if setting.n * worlds > MOST_DRAWN:
-        notes.append(
-            "So many records are not drawn one by one: their sums at each node come from the normal law with the exact "
-            "mean and variance."
-        )
+        "chose, the other half report."
+    )
     if wanted and not offered:
-        notes.append(f"Posterior paths are left out: more than {MOST_RECORDS:,} records need too large a matrix.")
+        yield f"Posterior paths are left out: more than {MOST_RECORDS:,} records need too large a matrix."
     elif offered:
-        notes.append("Posterior paths are simulated on fewer worlds and places than kernel sums.")
+        yield "Posterior paths are simulated on fewer worlds and places than kernel sums."
     if lattices:
-        notes.append(
+        yield (
             "Paths on a lattice are simulated on fewer worlds than kernel sums, on hexagons of one size and without "
             "smoothing."
         )
-    return tuple(notes)
-
-
-def _check(
-    setting: Setting,
-    n: int,
-    epsilons: tuple[float, ...],
-    delta: float,
-    floor: float,
-    worlds: int,
-    path_worlds: int,
-) -> None:
-    low, high = setting.response_range
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"response_range must be two finite numbers, low < high; got {low!r}, {high!r}")
-    for name, value in (("threshold", setting.threshold), ("centre", setting.centre)):
-        if not low <= value <= high:
-            raise ValueError(f"{name} must lie in the response range {low:g} to {high:g}; got {value!r}")
-    if isinstance(n, bool) or int(n) != n or n < 2:
-        raise ValueError(f"n must be a whole number of at least 2; got {n!r}")
-    if len(setting.grid) != setting.domain.dimension or min(setting.grid) < 2:
-        raise ValueError(f"grid needs {setting.domain.dimension} counts of at least 2; got {setting.grid}")
-    if not all(math.isfinite(each) and each > 0 for each in epsilons):
-        raise ValueError("every epsilon must be a positive finite number")
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta!r}")
-    if not (math.isfinite(floor) and floor >= 0):
-        raise ValueError(f"floor must be a number >= 0; got {floor!r}")
-    if worlds < 20 or path_worlds < 8:
-        raise ValueError("a plan needs at least 20 worlds, 8 of them for posterior paths")
-    if setting.coordinates not in ("unit", "data"):
-        raise ValueError(f"coordinates must be 'unit' or 'data'; got {setting.coordinates!r}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,18 +19,16 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import KDTree
 from scipy.special import ndtr
 
-from discretion.gp import Box, Kernel, Matern32
+from discretion.gp import Kernel, Matern32
 from discretion.gp import kernel as make_kernel
-from discretion.gp.fields import Grid
+from discretion.posterior.planner.setting import PLACES, Setting
 from discretion.posterior.worlds import GaussianProcessWorlds, square_root
 
-__all__ = ["GaussianPrior", "Model", "NodeWorlds", "Prior", "PublicTable", "Setting"]
+__all__ = ["GaussianPrior", "Model", "NodeWorlds", "Prior", "PublicTable", "prior_notes"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-PLACES = (400, 2_400)
-"""About the fewest and the most places of the grid on which worlds are simulated; at most 800 on a line."""
 MOST_DRAWN = 20_000_000
 """Records drawn one by one in a batch of worlds; beyond, their sums at each node are drawn by the normal law."""
 
@@ -39,89 +36,6 @@ _SITES = 2_500  # rows of a public table that stand at their own places; more ar
 _FITTED = 600  # rows of a public table to which the Gaussian process is fitted
 _DENSE = 0.25  # of the average density: places of a public table with less are not scored
 _SHARE = 0.05  # of the decoder's design that is uniform, for places the public table misses
-
-
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """The public problem, in the kernel's coordinates: unit cube, or data units.
-
-    Attributes
-    ----------
-    n : int
-        Expected number of records.
-    domain : Box
-        In data units.
-    response_range : (low, high)
-        Responses are clipped to it.
-    centre, threshold : float
-    grid : tuple of int
-        The grid of the release.
-    coordinates : {"unit", "data"}
-    region : callable or None
-        Whether points (m, d) in data units belong to the public map.
-    """
-
-    n: int
-    domain: Box
-    response_range: tuple[float, float]
-    centre: float
-    threshold: float
-    grid: tuple[int, ...]
-    coordinates: str
-    region: Callable[[Floats], Mask] | None = None
-
-    @property
-    def bound(self) -> float:
-        """M, the largest distance of the ends of the range from the centre."""
-        low, high = self.response_range
-        return max(high - self.centre, self.centre - low)
-
-    @property
-    def box(self) -> Box:
-        """The domain as the kernel sees it."""
-        return self.domain if self.coordinates == "data" else self.domain.unit_domain
-
-    @property
-    def side(self) -> float:
-        """The shortest side of the box."""
-        return float(np.subtract(self.box.upper, self.box.lower).min())
-
-    @cached_property
-    def counts(self) -> tuple[int, ...]:
-        """The grid of the simulation: that of the release, made coarser or finer, with an odd count along each axis."""
-        total, most = math.prod(self.grid), 800 if len(self.grid) == 1 else PLACES[1]
-        ratio = (min(max(total, PLACES[0]), most) / total) ** (1.0 / len(self.grid))
-        return tuple(max(3, 2 * math.ceil(count * ratio / 2.0 - 1e-9) - 1) for count in self.grid)
-
-    @cached_property
-    def half(self) -> tuple[tuple[int, ...], NDArray[np.int64]]:
-        """Shape of every second place along each axis, both ends included, and which places they are."""
-        every = np.arange(math.prod(self.counts)).reshape(self.counts)[(slice(None, None, 2),) * len(self.counts)]
-        return every.shape, every.ravel()
-
-    @cached_property
-    def places(self) -> Grid:
-        """The places of the simulation."""
-        return Grid.of(self.box.grid(self.counts), self.counts)
-
-    @cached_property
-    def inside(self) -> Mask:
-        """Which places belong to the public region; all without one. ValueError if none does."""
-        if self.region is None:
-            return np.ones(math.prod(self.counts), dtype=bool)
-        inside = np.asarray(self.region(self.domain.grid(self.counts)), dtype=bool)
-        if not inside.any():
-            raise ValueError("the region holds no point of the grid; is it in the coordinates of the domain?")
-        return inside
-
-    def coordinates_of(self, X: Floats) -> Floats:
-        """Points in data units as the kernel sees them, clamped to the domain as the mechanisms do."""
-        X = self.domain.clamp(X)
-        return X if self.coordinates == "data" else self.domain.unit(X)
-
-    def clipped(self, y: Floats) -> Floats:
-        """Responses as the mechanisms see them: clipped, less the centre."""
-        return np.clip(y, *self.response_range) - self.centre
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,6 +248,29 @@ class PublicTable:
 
 
 Prior = GaussianPrior | PublicTable
+
+
+def prior_notes(setting: Setting, prior: Prior, worlds: int) -> tuple[str, ...]:
+    """What a forecast on simulated worlds rests on, in words."""
+    notes = ["They are as good as the prior: where the private records differ from it, so will the scores."]
+    if setting.counts != setting.grid:
+        notes.append(
+            f"Simulated on a grid of {' x '.join(map(str, setting.counts))} (about {PLACES[0]} to {PLACES[1]} "
+            "places); the noise there has its exact law."
+        )
+    if isinstance(prior, GaussianPrior):
+        notes.append("Records stand at the places of the simulated grid; no kernel narrower than its cell is tried.")
+    else:
+        notes.append(
+            "The public table is declared public by its user; nothing else is known of it. What it shows already needs "
+            "no release: the plan is for what may have changed."
+        )
+    if setting.n * worlds > MOST_DRAWN:
+        notes.append(
+            "So many records are not drawn one by one: their sums at each node come from the normal law with the exact "
+            "mean and variance."
+        )
+    return tuple(notes)
 
 
 @dataclass(frozen=True, eq=False)

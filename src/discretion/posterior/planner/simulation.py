@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.spatial import KDTree
 
 from discretion.gp import RBF, Exponential, Kernel
 from discretion.gp.fields import stationary_field
@@ -20,7 +18,9 @@ from discretion.posterior.assumptions import Bounded, Exponential1D, RecordAssum
 from discretion.posterior.certified import CertifiedTable
 from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import Decoder, best_linear_decoder, tuned_cut
-from discretion.posterior.planner.priors import Model, NodeWorlds, Setting
+from discretion.posterior.planner.paths import PathWorlds
+from discretion.posterior.planner.priors import Model, NodeWorlds
+from discretion.posterior.planner.setting import Setting
 from discretion.posterior.spectrum import KernelChoice, SpectralPrior, choose_kernel
 from discretion.privacy import Unreachable, gaussian_mu
 
@@ -310,10 +310,11 @@ class Simulation:
         kinds = (RBF, Exponential) if self.setting.box.dimension == 1 else (RBF,)
         kernels = [kind(length) for kind in kinds for length in lengths]
         for kernel in kernels:
-            for ridge in np.sqrt(np.asarray(_RIDGES) * self.setting.n):
-                scales = list(self._path_scales(kernel, float(ridge), epsilons))
-                if scales:
-                    yield from self._paths(kernel, float(ridge), scales)
+            ridges = np.sqrt(np.asarray(_RIDGES) * self.setting.n).tolist()
+            drawn = list(self.path_data.posteriors(kernel, ridges, 1))
+            for row, ridge in enumerate(ridges):
+                means, noises = (np.stack([world[part][row] for world in drawn]) for part in (0, 1))
+                yield from self._paths(kernel, ridge, epsilons, means, noises[:, 0])
 
     def _path_scales(
         self, kernel: Kernel, ridge: float, epsilons: tuple[float, ...]
@@ -355,16 +356,16 @@ class Simulation:
             cache[key] = table
         return cache[key]
 
-    def _paths(self, kernel: Kernel, ridge: float, scales: list[tuple[str, float, float]]) -> Iterator[Candidate]:
-        kept, (means, noises) = self.setting.half[1], self.posteriors(kernel, ridge)
-        c, t = self.setting.centre, self.setting.threshold
-        for account, epsilon, scale in scales:
+    def _paths(
+        self, kernel: Kernel, ridge: float, epsilons: tuple[float, ...], means: Floats, noises: Floats
+    ) -> Iterator[Candidate]:
+        c, t, kept = self.setting.centre, self.setting.threshold, self.setting.half[1]
+        for account, epsilon, scale in self._path_scales(kernel, ridge, epsilons):
             paths = c + means + scale * noises
             few = self.scored(paths >= t, c + means >= t, paths, self.path_numbers, kept)
-            control = self._kernel_sum(kernel, epsilon, self.path_numbers, kept)
             yield candidate(
                 few,
-                (control, self._scored_kernel_sum(kernel, epsilon)),
+                self.controls(kernel, epsilon, kept),
                 mechanism="posterior",
                 account=account,
                 kernel=kernel,
@@ -378,38 +379,15 @@ class Simulation:
         few = self._kernel_sum(kernel, epsilon, self.path_numbers, places)
         return few, self._scored_kernel_sum(kernel, epsilon)
 
-    def posteriors(self, kernel: Kernel, ridge: float) -> tuple[Floats, Floats]:
-        """Posterior mean less the centre, and a draw of its noise at scale 1, at every second place, world by world.
-
-        Of q records at one place only their mean counts, with ridge r / sqrt(q); each is moved to the nearest place.
-        """
-        points = self.setting.places.points[self.setting.half[1]]
-        prior, m = kernel(points), len(points)
-        normals = self._rng(5).standard_normal((len(self.path_numbers), m))
-        means, noises = np.empty_like(normals), np.empty_like(normals)
-        for i, world in enumerate(self.path_numbers):
-            counts = np.bincount(self._nearest, self.data.counts[world], m)
-            used = np.flatnonzero(counts)
-            average = np.bincount(self._nearest, self.data.sums[world], m)[used] / counts[used]
-            gram = prior[np.ix_(used, used)].copy()
-            gram[np.diag_indices_from(gram)] += ridge**2 / counts[used]
-            root = cholesky(gram, lower=True)
-            cross, y = (solve_triangular(root, each, lower=True) for each in (prior[used], average))
-            means[i] = cross.T @ y
-            noises[i] = _draw(prior - cross.T @ cross, normals[i])
-        return means, noises
+    @cached_property
+    def path_data(self) -> PathWorlds:
+        """The worlds of paths, at every second place."""
+        return PathWorlds.of(self.model, self.data, self.path_numbers, self.setting.half[1], self.seed)
 
     @cached_property
     def path_numbers(self) -> NDArray[np.int64]:
         """Which worlds posterior paths are simulated on: evenly among all, so that halves stay halves."""
         return np.linspace(0, self.worlds - 1, min(self.path_worlds, self.worlds)).astype(np.int64)
-
-    @cached_property
-    def _nearest(self) -> NDArray[np.int64]:
-        """The nearest of every second place to each node."""
-        sides = np.subtract(self.setting.box.upper, self.setting.box.lower)
-        tree = KDTree(self.setting.places.points[self.setting.half[1]] / sides)
-        return np.asarray(tree.query(self.model.nodes / sides)[1], dtype=np.int64)
 
     # --- scores -------------------------------------------------------------------------------------------------------
 
@@ -461,16 +439,6 @@ def candidate(
         few, many = (each.iou for each in control)
         merit += float(many[: len(many) // 2].mean() - few[choosing].mean())
     return Candidate(mechanism, account, kernel, decoder, float(epsilon), float(scale), ridge, **scores, merit=merit)
-
-
-def _draw(covariance: Floats, normals: Floats) -> Floats:
-    """One draw of N(0, covariance + nugget); simulation only, so the nugget may grow where rounding asks for it."""
-    nugget = _NUGGET
-    while True:
-        try:
-            return cholesky(covariance + nugget * np.eye(len(covariance)), lower=True) @ normals
-        except LinAlgError:
-            nugget *= 10.0
 
 
 def _decoded(decoder: Decoder, h: Floats, d: Floats) -> Floats:

@@ -1,0 +1,202 @@
+"""The public problem and what is known of it: options that plans share; and the release that a plan asks for."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from discretion.cli import options, tables
+from discretion.gp import Box
+from discretion.posterior.planner import GaussianPrior, PosteriorPlan, Prior, PublicTable
+from discretion.spatial.region import Region
+
+__all__ = ["Config", "Grid", "Knowledge", "Problem", "prior_lines", "release_command"]
+
+PUBLIC, PRIVACY, MAP, PRIOR, OF_TABLES, OUTPUT = (
+    "The problem",
+    "Privacy",
+    "The map",
+    "Prior: a Gaussian process",
+    "Prior: an earlier PUBLIC table",
+    "Output",
+)
+OF_THE_PRIOR = ("prior_kernel", "prior_length_scale", "prior_amplitude", "prior_noise_sd", "prior_mean")
+OF_THE_TABLE = tuple(each.name for each in fields(tables.Reading))
+COLUMNS = ("covariates", "response")
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file of these options; the command line wins.",
+        callback=options.read_config,
+        is_eager=True,
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be released."""
+
+    n: Annotated[int, typer.Option("--n", help="Expected number of records.", rich_help_panel=PUBLIC)]
+    domain: Annotated[
+        str, typer.Option(help="Public range of each covariate, low:high with commas.", rich_help_panel=PUBLIC)
+    ]
+    response_range: Annotated[
+        str, typer.Option(help="Public range of the response after --transform.", rich_help_panel=PUBLIC)
+    ]
+    centre: Annotated[
+        float | None,
+        typer.Option(
+            help="Centre of the sums, the middle of the range; of paths, the threshold if there is one.",
+            rich_help_panel=PUBLIC,
+        ),
+    ] = None
+    delta: Annotated[
+        str, typer.Option(help="A number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY)
+    ] = "n^-1.1"
+
+    @cached_property
+    def box(self) -> Box:
+        """The public domain."""
+        return options.box(self.domain)
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """The public range of the response."""
+        return options.interval(self.response_range, "--response-range")
+
+    def parameters(self) -> dict[str, Any]:
+        """For a planner."""
+        return {
+            "n": self.n,
+            "domain": self.box,
+            "response_range": self.range,
+            "centre": self.centre,
+            "delta": options.delta_of(self.delta, self.n),
+        }
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where it is released."""
+
+    grid: Annotated[
+        str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
+    ] = "60"
+    length_unit: Annotated[
+        str, typer.Option(help="domain or data: what the recommended length scale is in.", rich_help_panel=MAP)
+    ] = "domain"
+    region: Annotated[
+        Path | None, typer.Option(help="Public GeoJSON outline; the map is scored inside.", rich_help_panel=MAP)
+    ] = None
+
+    def parameters(self, box: Box) -> dict[str, Any]:
+        """For a planner."""
+        if self.length_unit not in ("domain", "data"):
+            raise ValueError(f"--length-unit is domain or data; got {self.length_unit!r}.")
+        if self.region is not None and box.dimension != 2:
+            raise ValueError("--region needs two covariates.")
+        return {
+            "grid": options.counts(self.grid, box.dimension),
+            "coordinates": "unit" if self.length_unit == "domain" else "data",
+            "region": None if self.region is None else Region.read(self.region).contains,
+        }
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is publicly known of the records."""
+
+    prior_kernel: Annotated[
+        str, typer.Option(help="exponential, matern32, matern52 or rbf.", rich_help_panel=PRIOR)
+    ] = "matern32"
+    prior_length_scale: Annotated[
+        float, typer.Option(help="As a share of the domain's shortest side.", rich_help_panel=PRIOR)
+    ] = 0.2
+    prior_amplitude: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of the field; a sixth of the response range.", rich_help_panel=PRIOR),
+    ] = None
+    prior_noise_sd: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of responses about it; that of the field.", rich_help_panel=PRIOR),
+    ] = None
+    prior_mean: Annotated[
+        float | None, typer.Option(help="Mean of the field; the middle of the range.", rich_help_panel=PRIOR)
+    ] = None
+    public_table: Annotated[
+        Path | None,
+        typer.Option(
+            help="An earlier table that YOU DECLARE to be public: it is read, and the plan shows what it shows.",
+            rich_help_panel=OF_TABLES,
+        ),
+    ] = None
+    covariates: Annotated[
+        str, typer.Option(help="Its columns that say where, separated by a comma.", rich_help_panel=OF_TABLES)
+    ] = ""
+    response: Annotated[str, typer.Option(help="Its column that says what.", rich_help_panel=OF_TABLES)] = ""
+
+    def prior(
+        self, context: typer.Context, problem: Problem, reading: tables.Reading, unused: tuple[str, ...] = COLUMNS
+    ) -> Prior:
+        """The prior; ``unused`` are options that need a table. ValueError for options without effect."""
+        if self.public_table is None:
+            options.refuse_given(context, (*OF_THE_TABLE, *unused), "only --public-table has it")
+            own = (self.prior_length_scale, self.prior_amplitude, self.prior_noise_sd, self.prior_mean)
+            return GaussianPrior(*own, self.prior_kernel)
+        options.refuse_given(context, OF_THE_PRIOR, "--public-table takes its place")
+        if not self.covariates or not self.response:
+            raise ValueError("--public-table needs --covariates and --response.")
+        names = tables.names_of(self.covariates, problem.box)
+        records = reading.rules(names, self.response, problem.box, problem.range).read(self.public_table)
+        return PublicTable(records.covariates, records.response, self.public_table.name)
+
+
+def prior_lines(prior: dict[str, Any]) -> list[str]:
+    """What a plan rests on."""
+    law = prior.get("fitted", prior)
+    what = f"length scale {law['length_scale']:.3g}, amplitude {law['amplitude']:.3g}, noise sd {law['noise_sd']:.3g}"
+    return [
+        f"Prior: {prior['kind']}" + (f", {prior['name']}, {prior['rows']:,} rows" if "rows" in prior else ""),
+        f"  {law['kernel']}, {what}, mean {law['mean']:.4g}",
+    ]
+
+
+def release_command(
+    plan: PosteriorPlan, problem: Problem, grid: Grid, known: Knowledge, reading: tables.Reading
+) -> str:
+    """``discretion release`` as the plan recommends it, with a place for the table and, if unnamed, for its columns."""
+    choice, box = plan.recommended.choice, problem.box
+    places = ",".join(f"x{axis + 1}" for axis in range(box.dimension))
+    words: dict[str, Any] = {
+        "covariates": known.covariates or places,
+        "response": known.response or "y",
+        "domain": problem.domain,
+        "response-range": problem.response_range,
+        "transform": None if reading.transform == "none" else reading.transform,
+        "centre": None if plan.setting.centre == 0.5 * sum(problem.range) else repr(plan.setting.centre),
+        "mechanism": "posterior",
+        "kernel": choice.kernel.name,
+        "length-scale": repr(choice.kernel.length_scale),
+        "length-unit": None if grid.length_unit == "domain" else grid.length_unit,
+        "ridge": repr(choice.ridge),
+        "paths": plan.paths,
+        "rule": None if plan.release_rule == "closed-form" else plan.release_rule,
+        # a release prices itself: the published account, which is larger, needs its own scale
+        **({"scale": repr(choice.scale)} if plan.rule == "published" else {"epsilon": repr(plan.epsilon)}),
+        "delta": problem.delta,
+        "grid": grid.grid,
+        "threshold": plan.threshold if box.dimension == 2 else None,
+        "region": grid.region,
+        "out": "release",
+    }
+    # low:high may begin with a minus sign
+    told = [f"--{name}={shlex.quote(str(value))}" for name, value in words.items() if value is not None]
+    return " \\\n    ".join(["discretion release TABLE.csv", *told])

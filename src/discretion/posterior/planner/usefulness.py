@@ -1,0 +1,44 @@
+"""When a release is worth publishing, and how that is said."""
+
+from __future__ import annotations
+
+import math
+
+from discretion.privacy import round_up_significant
+
+__all__ = ["LEAST_CORRELATION", "LEAST_GAIN", "LEAST_OVERLAP", "SEARCHED", "useful_set", "verdict"]
+
+LEAST_OVERLAP = 0.6
+LEAST_GAIN = 0.1
+"""A map is useful if its IoU is at least 0.6 and exceeds the best trivial one by 0.1 and by 2 standard errors."""
+LEAST_CORRELATION = 0.6
+"""A field without a threshold is useful from this correlation with the true one."""
+SEARCHED = (1e-3, 1e3)
+"""Epsilons between which the smallest useful one is looked for."""
+
+RULE_OF_SETS = (
+    f"useful: IoU >= {LEAST_OVERLAP:g} and better than the best trivial answer by {LEAST_GAIN:g} and by 2 standard "
+    "errors"
+)
+RULE_OF_FIELDS = f"useful: correlation with the true field >= {LEAST_CORRELATION:g}"
+
+
+def useful_set(overlap: float, gain: float, se: float) -> bool:
+    """Whether a mean IoU is useful that exceeds the best trivial one by ``gain`` with this standard error."""
+    return overlap >= LEAST_OVERLAP and gain >= max(LEAST_GAIN, 2.0 * se)
+
+
+def verdict(epsilon: float, useful: bool, not_useful_below: float | None) -> str:
+    """Whether anything useful can be published, in one sentence.
+
+    ``not_useful_below`` is infinite if nothing is useful up to 1,000, None if something still is at 0.001.
+    """
+    if not_useful_below is None:
+        limit = f" It still is at epsilon {SEARCHED[0]:g}."
+    elif math.isinf(not_useful_below):
+        limit = f" Nothing useful at any epsilon up to {SEARCHED[1]:g}."
+    else:
+        limit = f" Not useful below epsilon {round_up_significant(not_useful_below, 2)}."
+    if useful:
+        return f"Useful at epsilon {epsilon:g}.{limit}"
+    return f"NOTHING USEFUL can be published at epsilon {epsilon:g}.{limit}"
