@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from discretion.bayesopt import CandidateChoice, Study, TrustRegion, gradient_noise, mu_of_pure
-from discretion.bayesopt.clipping import clip
 from discretion.bayesopt.descent import Rule, tail_average
 from discretion.gp import RBF
 from discretion.privacy import Neighbours, SeededRandomness
+from discretion.privacy.clipping import clip
 from studies.bayesopt_run import NO_NOISE, Task, searched
 
 Floats = NDArray[np.float64]

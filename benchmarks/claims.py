@@ -36,6 +36,7 @@ from benchmarks import (  # noqa: F401  (importing registers the rows)
     membership_claims,
     noise_claims,
     packaging_claims,
+    peer_claims,
     planner_claims,
     posterior_claims,
     profile_claims,

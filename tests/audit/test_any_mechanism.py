@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from discretion.audit import MechanismGame, repeated
+from discretion.bilevel.domains import Grid
 from discretion.bilevel.exponential import ExponentialMechanism
 from discretion.bilevel.families import QuadraticMean
-from discretion.bilevel.problem import Grid
 from discretion.gp import Box, Exponential
 from discretion.posterior import PosteriorMechanism
 from discretion.posterior.records import Records

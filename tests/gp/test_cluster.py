@@ -133,7 +133,7 @@ def test_a_factorisation_that_breaks_down(client, monkeypatch):
         raise FactorisationError(str(block))
 
     monkeypatch.setattr(tasks, "factored", broken)
-    with pytest.raises(FactorisationError, match=r"broke down; nothing was returned$"):
+    with pytest.raises(FactorisationError, match=r"broke down; nothing was returned\.$"):
         ClusterPosterior(RBF(0.5), 1.0, *data(100, 1)[:2], cluster=SMALL)
 
 

@@ -158,7 +158,7 @@ def test_without_an_embedding_a_dense_factor_or_a_plain_refusal(monkeypatch):
         CirculantField(k, EVEN)
     assert type(stationary_field(k, EVEN)) is DenseField
     monkeypatch.setattr(fields, "_LARGEST_FACTOR", 34)
-    with pytest.raises(ValueError, match="no exact field of the kernel rational-quadratic at these 35 points"):
+    with pytest.raises(ValueError, match="No exact field of the kernel rational-quadratic at these 35 points"):
         stationary_field(k, EVEN)
 
 

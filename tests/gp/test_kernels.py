@@ -189,7 +189,7 @@ def test_factory_and_names():
     assert kernel("rational-quadratic", 0.5, alpha=1.5) == RationalQuadratic(0.5, 1.5)
     assert kernel("rbf", [0.5, 1]) == RBF((0.5, 1.0))
     assert kernel("diagonal") == Diagonal()
-    with pytest.raises(ValueError, match="unknown kernel 'matern'; known kernels: exponential, exponential-l1"):
+    with pytest.raises(ValueError, match="Unknown kernel 'matern'; known kernels: exponential, exponential-l1"):
         kernel("matern", 1.0)
     with pytest.raises(ValueError, match="'rbf' has no option 'alpha'; its options: none"):
         kernel("rbf", 1.0, alpha=2.0)

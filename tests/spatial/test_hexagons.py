@@ -155,7 +155,7 @@ def test_hexagons_below_the_minimum_are_left_out_and_counted():
     assert result.covariates.tolist() == [[0.0, 0.0]]
     assert result.response.tolist() == [2.0]
     assert "1 hexagons with fewer were left out, and 2 records with them" in result.notes
-    with pytest.raises(ValueError, match="no hexagon holds 4"):
+    with pytest.raises(ValueError, match="No hexagon holds 4"):
         aggregate(records(X, np.zeros(5)), lattice, 4)
 
 

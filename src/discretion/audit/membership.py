@@ -59,6 +59,9 @@ class PathGame:
     releases the posterior noise alone, without the mean. Features: the mean of the values and their variance
     divided by scale^2 (of one path the mean only).
 
+    `ridge` > 0 is that of the posterior with the prior `kernel`, `scale` > 0 multiplies its standard deviation; `paths`
+    >= 1, `n` >= 2 and `label_noise` in [0, 1]. ValueError otherwise.
+
     Source: Maciazek 2026, Section 4 and Appendix C.
     """
 
@@ -72,7 +75,7 @@ class PathGame:
     def __post_init__(self) -> None:
         if not (self.ridge > 0 and self.scale > 0 and self.paths >= 1 and self.n >= 2 and 0 <= self.label_noise <= 1):
             raise ValueError(
-                "ridge and scale must be positive, paths 1 or more, n 2 or more, label_noise between 0 and 1"
+                "ridge and scale must be positive, paths 1 or more, n 2 or more, label_noise between 0 and 1."
             )
 
     def posteriors(self, member: bool, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -87,6 +90,7 @@ class PathGame:
         return posteriors_at(self.kernel, self.ridge, x, y, 0.5)
 
     def features(self, member: bool, count: int, rng: np.random.Generator) -> Array:
+        """Features of `count` worlds, each with paths of its own, (count, 2), or (count, 1) of one path."""
         mean, variance = self.posteriors(member, count, rng)
         noise = np.sqrt(variance)[:, None] * rng.standard_normal((count, self.paths))
         values = noise if math.isinf(self.scale) else mean[:, None] + self.scale * noise
@@ -102,7 +106,7 @@ class MechanismGame:
     """Any mechanism with `run(records, randomness)`, between two neighbouring data sets of the auditor's own.
 
     `included` and `excluded` are the data sets; `feature(release)` gives the numbers the attacker looks at, shape (k,);
-    `randomness(seed)` makes the test randomness of one run. Runs go through joblib.
+    `randomness(seed)` makes the test randomness of one run. Runs go through joblib, `n_jobs` as there.
     """
 
     mechanism: Any
@@ -113,6 +117,7 @@ class MechanismGame:
     n_jobs: int | None = None
 
     def features(self, member: bool, count: int, rng: np.random.Generator) -> Array:
+        """Features of `count` runs on one of the data sets, seeded from `rng`, (count, k)."""
         records = self.included if member else self.excluded
         seeds = rng.integers(0, 2**63 - 1, count)
 
@@ -175,10 +180,13 @@ _TOWARDS = np.array([1.0, -1.0])  # a member raises the mean and lowers the vari
 
 @dataclass(frozen=True)
 class GaussianScorer:
-    """Log-likelihood ratio of two Gaussians fitted to the features: the attack for mechanisms one knows little of."""
+    """Log-likelihood ratio of two Gaussians fitted to the features: the attack for mechanisms one knows little of.
+
+    Of members and of others: `means` (k,) and whitening matrices `roots` (k, k).
+    """
 
     means: tuple[Array, Array]
-    roots: tuple[Array, Array]  # whitening matrices
+    roots: tuple[Array, Array]
 
     @classmethod
     def fit(cls, members: Array, others: Array) -> GaussianScorer:
@@ -204,7 +212,7 @@ class ExactScorer:
     """The best attack on a `PathGame`: the exact likelihood ratio, averaged over shadow worlds.
 
     Given a world, the values at the candidate's place are independent N(mean, scale^2 variance); the attacker does not
-    know the world, so both likelihoods are means over 2,000 of them.
+    know the world, so both likelihoods are means over 2,000 `worlds` of the `game`, with the candidate and without.
     """
 
     game: PathGame
@@ -212,6 +220,7 @@ class ExactScorer:
 
     @classmethod
     def of(cls, game: PathGame, rng: np.random.Generator) -> ExactScorer:
+        """With worlds drawn by `rng`, of which no release is looked at."""
         return cls(game, (game.posteriors(True, _AVERAGED, rng), game.posteriors(False, _AVERAGED, rng)))
 
     def __call__(self, features: Array) -> Array:
@@ -247,8 +256,8 @@ class MembershipAttack:
     """What an attack reached on fresh releases.
 
     `rates` at false positive rates of 1, 5 and 10 %; `auc`; `epsilon_lower`, which the release can't be below with the
-    given `confidence` (0: nothing shown); `claimed`, the epsilon it promises at `delta`, if told; `refuted` if that is
-    below what the attack proves.
+    given `confidence` (0: nothing shown); `claimed`, the epsilon it promises at `delta`, if told. `members` and
+    `others` are the scores of the fresh releases with and without the candidate, (trials,) each.
     """
 
     members: Array = field(repr=False)
@@ -262,6 +271,7 @@ class MembershipAttack:
 
     @property
     def refuted(self) -> bool:
+        """Whether the claim is below what the attack proves."""
         return self.claimed is not None and self.epsilon_lower > self.claimed
 
     @property
@@ -317,12 +327,13 @@ def attack(
 
     `trainer` turns shadow features into a scorer: `PathScorer.fit` (default for a `PathGame`), `OfflineScorer.fit`,
     `GaussianScorer.fit` (default otherwise), or `lambda *_: ExactScorer.of(game, rng)`. The bound on epsilon takes its
-    thresholds from the shadows' scores, so the fresh ones are used once. Seeds are for repeating a study.
+    thresholds from the shadows' scores, so the fresh ones are used once; it holds at `delta` with the given
+    `confidence`, beside the epsilon that is `claimed`, if told. One `seed`, one result.
 
     ValueError when a count is below 8 or features are not finite.
     """
     if min(shadows, trials) < 8:
-        raise ValueError("shadows and trials must be 8 or more")
+        raise ValueError(f"shadows and trials must be 8 or more; got {shadows} and {trials}.")
     rng = np.random.default_rng(seed)
     if trainer is None:
         trainer = PathScorer.fit if isinstance(game, PathGame) else GaussianScorer.fit
@@ -347,5 +358,5 @@ def attack(
 
 def _finite(features: Array) -> Array:
     if features.ndim != 2 or not np.isfinite(features).all():
-        raise ValueError("features must be finite numbers of shape (releases, features)")
+        raise ValueError("Features must be finite numbers of shape (releases, features).")
     return features

@@ -74,7 +74,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Cluster:
-    """``count`` equal records."""
+    """``count`` equal records at ``place`` (one number a covariate) with this ``response``."""
 
     count: int
     place: tuple[float, ...]
@@ -99,6 +99,7 @@ class Witness:
 
     @property
     def neighbours(self) -> Neighbours:
+        """The relation of D and D'."""
         return Neighbours.ADD_REMOVE if self.other is None else Neighbours.REPLACE
 
     @property

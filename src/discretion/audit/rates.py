@@ -35,7 +35,7 @@ def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, f
     Source: Clopper and Pearson 1934.
     """
     if not (0 <= hits <= trials and trials >= 1 and 0 < confidence < 1):
-        raise ValueError("hits must lie between 0 and trials >= 1, confidence between 0 and 1")
+        raise ValueError("hits must lie between 0 and trials >= 1, confidence between 0 and 1.")
     tail = 0.5 * (1.0 - confidence)
     low = float(beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
     high = float(beta.isf(tail, hits + 1, trials - hits)) if hits < trials else 1.0
@@ -53,7 +53,7 @@ def rate_at(members: npt.ArrayLike, others: npt.ArrayLike, target: float, confid
     """Rates where the threshold is the (1 - target) quantile of the others' scores; `target` in (0, 1)."""
     members, others = _scores(members), _scores(others)
     if not 0 < target < 1:
-        raise ValueError("the false positive rate must lie between 0 and 1")
+        raise ValueError(f"A false positive rate must lie strictly between 0 and 1; got {target!r}.")
     threshold = np.quantile(others, 1.0 - target)
     hits, alarms = int((members >= threshold).sum()), int((others >= threshold).sum())
     return Rate(
@@ -95,10 +95,10 @@ def epsilon_lower_bound(
     """
     members, others = _scores(members), _scores(others)
     if not (0 <= delta < 1 and 0 < confidence < 1 and thresholds >= 1):
-        raise ValueError("delta must lie in [0, 1), confidence in (0, 1), thresholds be 1 or more")
+        raise ValueError("delta must lie in [0, 1), confidence in (0, 1), thresholds be 1 or more.")
     if chosen_on is None:
         if min(len(members), len(others)) < 8:
-            raise ValueError("an audit needs at least 8 scores of each kind")
+            raise ValueError("An audit needs at least 8 scores of each kind.")
         chosen_on = members[: len(members) // 2], others[: len(others) // 2]
         members, others = members[len(members) // 2 :], others[len(others) // 2 :]
     cuts = _cuts(_scores(chosen_on[0]), _scores(chosen_on[1]), thresholds)
@@ -126,5 +126,5 @@ def _cuts(members: Array, others: Array, count: int) -> Array:
 def _scores(scores: npt.ArrayLike) -> Array:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not len(values) or np.isnan(values).any():
-        raise ValueError("scores must be a sequence of numbers without NaN")
+        raise ValueError("Scores must be a sequence of numbers without NaN.")
     return values

@@ -34,7 +34,7 @@ _COPIES = 1_000  # of each kernel: so many releases of kernel sums in one
 
 @dataclass(frozen=True)
 class ReleaseGame:
-    """Releases of a mechanism on two neighbouring data sets.
+    """Releases of a mechanism on two neighbouring data sets, `included` and `excluded`.
 
     `runs(records, count, seed)` gives what the attacker sees of `count` independent releases, (count, k), with test
     randomness; `parts` is the number of independent parts of equal law in the k numbers, `words` the two data sets.
@@ -47,6 +47,7 @@ class ReleaseGame:
     words: str
 
     def features(self, member: bool, count: int, rng: np.random.Generator) -> Array:
+        """What the attacker sees of `count` runs on one of the data sets, seeded from `rng`, (count, k)."""
         return self.runs(self.included if member else self.excluded, count, int(rng.integers(2**63 - 1)))
 
     @property
@@ -74,7 +75,7 @@ class IndependentScorer:
 
 
 def certificate_game(certificate: Certificate, *, seconds: float = 10.0, seed: int = 0) -> ReleaseGame:
-    """The game of the mechanism that a certificate describes; see `mechanism_game`.
+    """The game of the mechanism that a certificate describes; `seconds` and `seed` as in `mechanism_game`.
 
     ValueError where the mechanism can't be made again from the certificate, or no pair of data sets is known.
     """
@@ -88,7 +89,7 @@ def certificate_game(certificate: Certificate, *, seconds: float = 10.0, seed: i
             mechanism = lattice_of(parameters, delta)
         else:
             raise ValueError(
-                f"no neighbouring data sets are known for {certificate.mechanism!r}; "
+                f"No neighbouring data sets are known for {certificate.mechanism!r}; "
                 "play discretion.audit.MechanismGame with two of your own."
             )
     except (KeyError, TypeError) as error:
@@ -105,9 +106,9 @@ def mechanism_game(
 ) -> ReleaseGame:
     """A mechanism between neighbouring data sets of n records (None where n is private).
 
-    Posterior paths: the pair that `audit_pair` finds in `seconds`, seen at the two places of the record that differs,
-    which loses nothing. Kernel sums: one unit of privacy changes or is left out, seen at its place, which is the worst
-    case of the value sums. Lattices: one record changes its response, all others far away.
+    Posterior paths: the pair that `audit_pair` finds in `seconds` from `seed`, seen at the two places of the record
+    that differs, which loses nothing. Kernel sums: one unit of privacy changes or is left out, seen at its place, which
+    is the worst case of the value sums. Lattices: one record changes its response, all others far away.
 
     ValueError where the mechanism's assumption excludes such data sets, or n is too large to run.
     """

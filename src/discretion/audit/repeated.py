@@ -33,8 +33,8 @@ KINDS = ("online", "offline", "exact")
 class RepeatedAttack:
     """Independent repetitions of one attack: means of the rates, and the largest lower bound of epsilon.
 
-    Each repetition is held to a confidence of ``1 - (1 - confidence) / repetitions``, so that the largest bound has
-    `confidence` (Bonferroni).
+    Each of the `attacks` is held to a confidence of ``1 - (1 - confidence) / repetitions``, so that the largest bound
+    has `confidence` (Bonferroni).
     """
 
     attacks: tuple[MembershipAttack, ...]
@@ -42,10 +42,12 @@ class RepeatedAttack:
 
     @property
     def claimed(self) -> float | None:
+        """The epsilon that the release promises at `delta`, if told."""
         return self.attacks[0].claimed
 
     @property
     def delta(self) -> float:
+        """At which the bounds of epsilon hold."""
         return self.attacks[0].delta
 
     @property
@@ -55,10 +57,12 @@ class RepeatedAttack:
 
     @property
     def refuted(self) -> bool:
+        """Whether the claim is below what one of the attacks proves."""
         return any(each.refuted for each in self.attacks)
 
     @property
     def auc(self) -> float:
+        """Mean area under the curves: 1/2 is guessing."""
         return float(np.mean([each.auc for each in self.attacks]))
 
     @property
@@ -122,19 +126,19 @@ def repeated(
     n_jobs: int | None = None,
     **options: Any,
 ) -> RepeatedAttack:
-    """`attack` so many times, through joblib.
+    """`attack` so many times (`repetitions`), with seeds from `seed` on, through joblib (`n_jobs`).
 
-    `trainer` is one of `KINDS`, of which all but "online" need a `PathGame`, or a function as `attack` takes it;
-    `options` are those of `attack`.
+    `confidence` is that of all bounds together. `trainer` is one of `KINDS`, of which all but "online" need a
+    `PathGame`, or a function as `attack` takes it; `options` are those of `attack`.
 
     ValueError for an unknown kind, or one that the game does not have.
     """
     if repetitions < 1:
-        raise ValueError("repetitions must be 1 or more")
+        raise ValueError(f"repetitions must be 1 or more; got {repetitions}.")
     if isinstance(trainer, str) and trainer not in KINDS:
-        raise ValueError(f"the attack is one of {', '.join(KINDS)}; got {trainer!r}")
+        raise ValueError(f"The attack is one of {', '.join(KINDS)}; got {trainer!r}.")
     if trainer in ("offline", "exact") and not isinstance(game, PathGame):
-        raise ValueError(f"the {trainer} attack knows posterior paths at one place only; use online")
+        raise ValueError(f"The {trainer} attack knows posterior paths at one place only; use online.")
     each = 1.0 - (1.0 - confidence) / repetitions
 
     def one(index: int) -> MembershipAttack:
@@ -152,7 +156,10 @@ def repeated(
 
 
 def draw_attack(found: RepeatedAttack, path: str | Path, title: str = "") -> None:
-    """Write a figure: the curves with what the claim allows, and both bounds of epsilon. The ending sets the format."""
+    """Write a figure of what was `found`: the curves with what the claim allows, and both bounds of epsilon.
+
+    The ending of `path` sets the format; `title` stands above.
+    """
     figure = Figure(figsize=(9.0, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))

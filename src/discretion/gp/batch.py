@@ -27,9 +27,9 @@ def posteriors_at(
     if X.ndim == 2:
         X = X[:, :, None]
     if X.ndim != 3 or y.shape != X.shape[:2] or at.shape != X.shape[2:]:
-        raise ValueError("X must have shape (data sets, n, coordinates), y (data sets, n), point (coordinates,)")
+        raise ValueError("X must have shape (data sets, n, coordinates), y (data sets, n), point (coordinates,).")
     if not (0 < ridge < 1e100 and np.isfinite(X).all() and np.isfinite(y).all() and np.isfinite(at).all()):
-        raise ValueError("ridge must be positive; X, y and point finite")
+        raise ValueError("ridge must be positive and finite; X, y and point must hold no NaN and nothing infinite.")
     if type(kernel) is Exponential and X.shape[2] == 1 and np.size(kernel.length_scale) == 1:
         scale = float(np.ravel(kernel.length_scale)[0])
         return _filtered(ridge, (X[:, :, 0] - at[0]) / scale, y)

@@ -52,10 +52,10 @@ class CandidatePaths:
         points = finite_points(candidates, what="candidates") + 0.0  # -0.0 becomes 0.0
         m = len(points)
         if m == 0 or len(np.unique(points, axis=0)) != m:
-            raise ValueError("candidates must be at least one point, and different from one another")
+            raise ValueError("candidates must be at least one point, and different from one another.")
         if not (0 < ridge < 1e100 and float(ridge) ** 2 >= ridge_floor(most)):
             raise ValueError(
-                f"ridge must be finite, and at least {math.sqrt(ridge_floor(most)):.3g} for {most} responses"
+                f"ridge must be finite, and at least {math.sqrt(ridge_floor(most)):.3g} for {most} responses."
             )
         least = MARGIN * nugget_floor(0, m, ridge)
         if not least <= nugget < 1.0:
@@ -85,12 +85,12 @@ class CandidatePaths:
         """
         new, responses = np.asarray(places), np.asarray(y, dtype=np.float64)
         if new.ndim != 1 or new.dtype.kind not in "iu" or not ((new >= 0) & (new < self.size)).all():
-            raise ValueError(f"places must be whole numbers from 0 to {self.size - 1}, one for each response")
+            raise ValueError(f"places must be whole numbers from 0 to {self.size - 1}, one for each response.")
         n, total = self.n, self.n + len(new)
         if responses.shape != new.shape or not np.isfinite(responses).all():
-            raise ValueError(f"y must hold {len(new)} finite number(s), one for each place")
+            raise ValueError(f"y must hold {len(new)} finite number(s), one for each place.")
         if total > self.most:
-            raise ValueError(f"these paths were made for {self.most} responses, and these would be more")
+            raise ValueError(f"These paths hold at most {self.most} responses, not {total}; make them anew for more.")
         rows = np.empty((len(new), self.size))
         self._fill(rows, new)
         # rows [B, C] of the factor of A, then W_new = C^{-1} (k_new,C - B W) and b_new = C^{-1} (y_new - B b)
@@ -117,7 +117,7 @@ class CandidatePaths:
         Raises ValueError for a scale that is not positive and finite; FactorisationError when a value is not finite.
         """
         if not 0 < scale < math.inf:
-            raise ValueError("scale must be a positive finite number")
+            raise ValueError("scale must be a positive finite number.")
         n = self.n
         g = np.column_stack([BLAS.dtrmv(self._prior, z, lower=1) for z in normal((paths, self.size))])
         observed = g[self._places[:n]] + self.ridge * normal((paths, n)).T
@@ -126,7 +126,7 @@ class CandidatePaths:
         noise = g - weighed[:, 1:] + math.sqrt(self.nugget) * normal((paths, self.size)).T
         values = weighed[:, 0] + scale * noise.T
         if not np.isfinite(values).all():
-            raise FactorisationError("a sample path is not finite in double precision; nothing was returned")
+            raise FactorisationError("A sample path is not finite in double precision; nothing was returned.")
         return values
 
     def _fill(self, out: Array, places: Places) -> None:

@@ -52,7 +52,7 @@ class Dask(DenseEngine):
 
     def __post_init__(self) -> None:
         if self.block is not None and not 1 <= self.block <= 2**14:
-            raise ValueError("block must be a whole number from 1 to 16,384")
+            raise ValueError("block must be a whole number from 1 to 16,384.")
 
     def rows(self, n: int) -> int:
         """Rows of a block for n data points."""
@@ -285,11 +285,11 @@ class ClusterPosterior:
         cluster: Dask | None = None,
     ) -> None:
         if not (0 < ridge < 1e100 and 0 <= jitter < 1e100):
-            raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100)")
+            raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100).")
         points = finite_points(X)
         n, diagonal = len(points), float(ridge) ** 2 + float(jitter)
         if diagonal < ridge_floor(n):
-            raise ValueError(f"ridge^2 + jitter = {diagonal:.3g} is too small: give at least {ridge_floor(n):.3g}")
+            raise ValueError(f"ridge^2 + jitter = {diagonal:.3g} is too small: give at least {ridge_floor(n):.3g}.")
         responses = checked_responses(y, n)
         self.kernel, self.cluster = kernel, cluster or Dask()
         self.n, self.dimension = points.shape
@@ -309,7 +309,7 @@ class ClusterPosterior:
         self.factor.cluster.seal(block for row in self.factor.rows for block in row.blocks)
         self.whitened: Array = np.concatenate([np.empty(0), *(each[0] for each in parts)])
         if not np.isfinite(self.whitened).all():
-            raise FactorisationError("the responses are too large for double precision; nothing was computed")
+            raise FactorisationError("The responses are too large for double precision; nothing was computed.")
         self.columns = [self.factor.cluster.hold(part[:, None]) for part in self.factor.cut(self.whitened)]
 
     def with_responses(self, y: npt.ArrayLike) -> Self:
@@ -379,7 +379,7 @@ class ClusterPaths(SamplePaths):
             raise NuggetTooSmall(self.nugget, smallest, n, self.size + m, posterior.effective_ridge)
         normals = np.asarray(self._normal((self.paths, m)), dtype=np.float64)
         if normals.shape != (self.paths, m) or not np.isfinite(normals).all():
-            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, m)}")
+            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, m)}.")
 
         factor = _Factor(posterior.factor.cluster, posterior.kernel, posterior.factor.size, self._rows)
         new = [factor.append(part, self.nugget) for part in factor.cut(points)]
@@ -387,7 +387,7 @@ class ClusterPaths(SamplePaths):
         values = np.concatenate([self._values(row, columns) for row in new]).T
         factor.cluster.seal(block for row in new for block in row.blocks)
         if not np.isfinite(values).all():
-            raise FactorisationError("a sample path is not finite in double precision; nothing was returned")
+            raise FactorisationError("A sample path is not finite in double precision; nothing was returned.")
         self._rows, self._columns = factor.rows, columns
         return _Batch(points, np.empty((m, 0)), normals, values)
 
@@ -410,5 +410,5 @@ class ClusterPaths(SamplePaths):
 
 def _finite(result: Array) -> Array:
     if not np.isfinite(result).all():
-        raise FactorisationError("the posterior is not finite in double precision; nothing was returned")
+        raise FactorisationError("The posterior is not finite in double precision; nothing was returned.")
     return result

@@ -27,15 +27,15 @@ def as_points(X: npt.ArrayLike, dimension: int | None = None, what: str = "X") -
             raise TypeError
         points = np.asarray(points, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must hold real numbers; convert text and missing entries first") from None
+        raise ValueError(f"{what} must hold real numbers; convert text and missing entries first.") from None
     if points.ndim != 2:
         raise ValueError(
             f"{what} must have shape (points, coordinates), it has {points.ndim} dimension(s); "
-            "for one coordinate use reshape(-1, 1)"
+            "for one coordinate use reshape(-1, 1)."
         )
     if points.shape[1] == 0 or (dimension is not None and points.shape[1] != dimension):
         expected = dimension or "at least 1"
-        raise ValueError(f"{what} has {points.shape[1]} coordinate(s) a point, {expected} expected")
+        raise ValueError(f"{what} has {points.shape[1]} coordinate(s) a point, {expected} expected.")
     return points
 
 
@@ -43,7 +43,7 @@ def finite_points(X: npt.ArrayLike, dimension: int | None = None, what: str = "X
     """`as_points`, refusing NaN and infinities with a ValueError."""
     points = as_points(X, dimension, what)
     if not np.isfinite(points).all():
-        raise ValueError(f"{what} holds NaN or infinite coordinates; remove them by a fixed rule first")
+        raise ValueError(f"{what} holds NaN or infinite coordinates; remove them by a fixed rule first.")
     return points
 
 
@@ -51,9 +51,9 @@ def _finite_tuple(values: Sequence[float] | Array, what: str) -> tuple[float, ..
     try:
         numbers = tuple(float(v) for v in values)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must be a sequence of numbers, one for each coordinate") from None
+        raise ValueError(f"{what} must be a sequence of numbers, one for each coordinate.") from None
     if not numbers or not all(map(math.isfinite, numbers)):
-        raise ValueError(f"{what} must hold at least one number, all finite")
+        raise ValueError(f"{what} must hold at least one number, all finite.")
     return numbers
 
 
@@ -61,9 +61,9 @@ def scales_per_axis(length_scale: LengthScale, dimension: int) -> Array:
     """The length scales as an array of shape (dimension,); ValueError when their number does not fit."""
     scales = np.atleast_1d(np.asarray(length_scale, dtype=np.float64))
     if scales.size not in (1, dimension) or (isinstance(length_scale, tuple) and scales.size != dimension):
-        raise ValueError(f"{scales.size} length scales for {dimension} coordinate(s): give one each or one")
+        raise ValueError(f"{scales.size} length scales for {dimension} coordinate(s): give one each or one.")
     if not (np.isfinite(scales).all() and (scales > 0).all()):
-        raise ValueError("length scales must be positive and finite")
+        raise ValueError("Length scales must be positive and finite.")
     return np.broadcast_to(scales, (dimension,))
 
 
@@ -80,10 +80,10 @@ class Box:
     def __post_init__(self) -> None:
         lower, upper = _finite_tuple(self.lower, "lower"), _finite_tuple(self.upper, "upper")
         if len(lower) != len(upper):
-            raise ValueError(f"lower has {len(lower)} coordinate(s), upper {len(upper)}: they must agree")
+            raise ValueError(f"lower has {len(lower)} coordinate(s), upper {len(upper)}: they must agree.")
         for axis, (low, high) in enumerate(zip(lower, upper, strict=True)):
             if not (low < high and math.isfinite(high - low)):
-                raise ValueError(f"coordinate {axis}: lower must be below upper, by a finite amount")
+                raise ValueError(f"Coordinate {axis}: lower must be below upper, by a finite amount.")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -138,7 +138,7 @@ class Box:
         ValueError unless they are positive whole numbers, one a coordinate.
         """
         if len(counts) != self.dimension or any(int(c) != c or c < 1 for c in counts):
-            raise ValueError(f"counts must be {self.dimension} positive whole number(s), one a coordinate")
+            raise ValueError(f"counts must be {self.dimension} positive whole number(s), one a coordinate.")
         axes = [
             np.linspace(low, high, int(c)) if c > 1 else np.array([low + (high - low) / 2])
             for low, high, c in zip(self.lower, self.upper, counts, strict=True)
@@ -161,9 +161,9 @@ class Ball:
         center = _finite_tuple(self.center, "center")
         radius = float(self.radius)
         if not (0.0 < radius < 1e150):
-            raise ValueError("radius must be positive and finite (below 1e150)")
+            raise ValueError("radius must be positive and finite (below 1e150).")
         if radius < 1e-9 * max(map(abs, center)):
-            raise ValueError("radius is below 1e-9 of the center's coordinates: move the origin nearer")
+            raise ValueError("radius is below 1e-9 of the center's coordinates: move the origin nearer.")
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "radius", radius)
 

@@ -79,12 +79,12 @@ class ExponentialPosterior:
         self, kernel: Kernel, ridge: float, X: npt.ArrayLike, y: npt.ArrayLike, *, jitter: float = 0.0
     ) -> None:
         if not on_the_line(kernel, 1):
-            raise ValueError(f"{kernel!r} is not the exponential kernel with one length scale")
+            raise ValueError(f"{kernel!r} is not the exponential kernel with one length scale; use DensePosterior.")
         if not (0 < ridge < 1e100 and 0 <= jitter < 1e100):
-            raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100)")
+            raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100).")
         noise = float(ridge) ** 2 + float(jitter)
         if noise < 1e-60:
-            raise ValueError("ridge^2 + jitter must be at least 1e-60")
+            raise ValueError(f"ridge^2 + jitter must be at least 1e-60; got {noise:.3g}.")
         points = finite_points(X, 1)[:, 0]
         responses = checked_responses(y, len(points))
 
@@ -108,7 +108,7 @@ class ExponentialPosterior:
         """
         scaled = x / float(scales_per_axis(self.kernel.length_scale, 1)[0])
         if not (np.abs(scaled).max(initial=0.0) < 1e150):
-            raise ValueError("coordinates divided by the length scale exceed 1e150: change the unit")
+            raise ValueError("Coordinates divided by the length scale exceed 1e150: change the unit.")
         return np.rint(scaled * _FINEST) / _FINEST
 
     def _respond(self, responses: Array) -> None:
@@ -125,7 +125,7 @@ class ExponentialPosterior:
             means[each.node] += each.current / each.total
         self.means = means[1:-1]
         if not np.isfinite(means).all():
-            raise FactorisationError("the posterior is not finite in double precision; nothing was returned")
+            raise FactorisationError("The posterior is not finite in double precision; nothing was returned.")
 
     def with_responses(self, y: npt.ArrayLike) -> Self:
         """The posterior given other responses y (n,) at the same points, which are not sorted again."""
@@ -186,9 +186,9 @@ class ExponentialPaths:
         paths: int = 1,
     ) -> None:
         if not (0 < scale < math.inf and 0 < nugget < 1e100):
-            raise ValueError("scale and nugget must be positive finite numbers")
+            raise ValueError("scale and nugget must be positive finite numbers.")
         if int(paths) != paths or paths < 1:
-            raise ValueError("paths must be a whole number, 1 or more")
+            raise ValueError("paths must be a whole number, 1 or more.")
         self.posterior, self.scale, self.nugget, self.paths = posterior, float(scale), float(nugget), int(paths)
         self._normal = normal
         self._requests = 0
@@ -224,13 +224,13 @@ class ExponentialPaths:
             raise NuggetTooSmall(self.nugget, smallest, n, size, self.posterior.effective_ridge)
         normals = np.asarray(self._normal((self.paths, 2 * len(new))), dtype=np.float64)
         if normals.shape != (self.paths, 2 * len(new)) or not np.isfinite(normals).all():
-            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, 2 * len(new))}")
+            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, 2 * len(new))}.")
         own, nuggets = np.ascontiguousarray(normals.T[: len(new)]), normals.T[len(new) :]
         deviations = self._drawn(new, own)
         values = self.scale * (deviations + math.sqrt(self.nugget) * nuggets)
         values += self.posterior.mean_at(new)[:, None]
         if not np.isfinite(values).all():
-            raise FactorisationError("a sample path is not finite in double precision; nothing was returned")
+            raise FactorisationError("A sample path is not finite in double precision; nothing was returned.")
         order = np.argsort(np.concatenate([self._known, new]), kind="stable")
         self._known = np.concatenate([self._known, new])[order]
         self._deviations = np.concatenate([self._deviations, deviations])[order]

@@ -115,7 +115,7 @@ def cholesky(A: Array) -> None:
     if len(A):
         factor, info = LAPACK.dpotrf(A, lower=1, clean=0, overwrite_a=1)
         if info != 0 or not np.isfinite(np.einsum("ii->i", factor)).all():
-            raise FactorisationError("a Cholesky factorisation broke down; nothing was returned")
+            raise FactorisationError("A Cholesky factorisation broke down; nothing was returned.")
         _written(A, factor)
 
 

@@ -55,7 +55,7 @@ class Grid:
         """
         points = finite_points(points, len(shape), "points")
         if math.prod(shape) != len(points):
-            raise ValueError(f"a grid {shape} has {math.prod(shape)} points, {len(points)} were given")
+            raise ValueError(f"A grid {shape} has {math.prod(shape)} points, {len(points)} were given.")
         table = points.reshape(*shape, len(shape))
         firsts = np.eye(len(shape), dtype=int)
         axes = tuple(
@@ -63,7 +63,7 @@ class Grid:
         )
         grid = cls(axes)
         if not np.array_equal(grid.points, points):
-            raise ValueError(f"the points do not form a grid {shape} with the first axis slowest")
+            raise ValueError(f"The points do not form a grid {shape} with the first axis slowest.")
         return grid
 
     @property
@@ -187,10 +187,12 @@ class Field(ABC):
         """
         least = MARGIN * self.rounding
         if not (least <= nugget < math.inf and self.rounding <= 1.0 / MARGIN):
-            raise ValueError(f"nugget {nugget:.3g} is too small for this field of {self.size} points: give {least:.3g}")
+            raise ValueError(
+                f"nugget {nugget:.3g} is too small for this field of {self.size} points: give {least:.3g}."
+            )
         values = self._draw(normal, nugget, count)
         if values.shape != (count, self.size) or not np.isfinite(values).all():
-            raise FactorisationError("a field is not finite in double precision; nothing was returned")
+            raise FactorisationError("A field is not finite in double precision; nothing was returned.")
         return values
 
     @abstractmethod
@@ -208,7 +210,7 @@ class ProductField(Field):
     def __init__(self, kernel: Kernel, grid: Grid) -> None:
         factors = kernel.factors(len(grid.axes))
         if factors is None:
-            raise ValueError(f"{kernel.name} is not a product of kernels of the axes")
+            raise ValueError(f"{kernel.name} is not a product of kernels of the axes.")
         self.shape, self.size = grid.shape, size(grid)
         self._bases: list[Array] = []
         spectra, norms, errors, skews = [], [], [], []
@@ -346,8 +348,8 @@ def stationary_field(kernel: Kernel, places: Places) -> Field:
             places = places.points
     if len(places) > _LARGEST_FACTOR:
         raise ValueError(
-            f"no exact field of the kernel {kernel.name} at these {len(places)} points: they are more than the "
+            f"No exact field of the kernel {kernel.name} at these {len(places)} points: they are more than the "
             f"{_LARGEST_FACTOR} of a dense factor, and no torus around them is non-negative definite. Give fewer "
-            "points, an evenly spaced grid with shorter length scales, or on a grid the kernel rbf or exponential-l1"
+            "points, an evenly spaced grid with shorter length scales, or on a grid the kernel rbf or exponential-l1."
         )
     return DenseField(kernel, places)

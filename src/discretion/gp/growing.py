@@ -28,7 +28,7 @@ class GrowingPosterior(DensePosterior):
         if float(ridge) ** 2 < ridge_floor(most):
             raise ValueError(
                 f"ridge^2 = {ridge**2:.3g} is too small for {most} points in double precision: give at least "
-                f"{ridge_floor(most):.3g}"
+                f"{ridge_floor(most):.3g}."
             )
         super().__init__(kernel, ridge, np.empty((0, dimension)), np.empty(0))
         self.most = int(most)
@@ -43,9 +43,9 @@ class GrowingPosterior(DensePosterior):
         n, q = self.n, len(points)
         responses = as_points(np.reshape(y, (-1, 1)), what="y")[:, 0]
         if responses.shape != (q,) or not np.isfinite(responses).all():
-            raise ValueError(f"y must hold {q} finite number(s), one response for each row of X")
+            raise ValueError(f"y must hold {q} finite number(s), one response for each row of X.")
         if n + q > self.most:
-            raise ValueError(f"this posterior was made for {self.most} responses, and these would be more")
+            raise ValueError(f"This posterior holds at most {self.most} responses, not {n + q}; make it anew for more.")
         if not q:
             return
         rows = np.empty((q, n + q), order="F")
@@ -57,6 +57,6 @@ class GrowingPosterior(DensePosterior):
         blocks, whitened = appended(self.blocks, block), np.concatenate([self.whitened, own])
         weights = solve_transposed(blocks, whitened)
         if not np.isfinite(weights).all():
-            raise FactorisationError("the responses are too large for double precision; nothing was computed")
+            raise FactorisationError("The responses are too large for double precision; nothing was computed.")
         self.points, self.n = everywhere, n + q
         self.blocks, self.whitened, self.weights = blocks, whitened, weights

@@ -40,9 +40,9 @@ class Kernel(ABC):
         try:
             scales = float(given) if np.ndim(given) == 0 else tuple(float(l) for l in given)
         except (TypeError, ValueError):
-            raise ValueError("length_scale must be a number, or a tuple with one a coordinate") from None
+            raise ValueError("length_scale must be a number, or a tuple with one a coordinate.") from None
         if not all(math.isfinite(l) and l > 0 for l in np.atleast_1d(scales)) or scales == ():
-            raise ValueError("length_scale must be positive and finite")
+            raise ValueError("length_scale must be positive and finite.")
         object.__setattr__(self, "length_scale", scales)
 
     def __call__(self, X: npt.ArrayLike, Z: npt.ArrayLike | None = None) -> Array:
@@ -72,7 +72,7 @@ class Kernel(ABC):
         """
         values = np.array(s, dtype=np.float64)
         if not (np.isfinite(values).all() and (values >= 0).all()):
-            raise ValueError("scaled distances must be finite and not negative")
+            raise ValueError("Scaled distances must be finite and not negative.")
         np.minimum(values, _FARTHEST, out=values)
         self._apply(values)
         return values[()]
@@ -117,7 +117,7 @@ class Kernel(ABC):
         with np.errstate(over="ignore"):
             X = X / scales_per_axis(self.length_scale, X.shape[1])
         if not (np.abs(X).max(initial=0.0) < _FARTHEST):
-            raise ValueError("coordinates divided by the length scale exceed 1e150: change the unit")
+            raise ValueError("Coordinates divided by the length scale exceed 1e150: change the unit.")
         return X
 
     @staticmethod
@@ -266,7 +266,7 @@ class RationalQuadratic(Kernel):
         except (TypeError, ValueError):
             alpha = math.nan
         if not 1e-6 <= alpha <= 1e12:
-            raise ValueError("alpha must be a number between 1e-6 and 1e12; above, use the rbf kernel")
+            raise ValueError("alpha must be a number between 1e-6 and 1e12; above, use the rbf kernel.")
         object.__setattr__(self, "alpha", alpha)
 
     def _apply(self, s: Array) -> None:
@@ -326,10 +326,10 @@ def kernel(name: str, length_scale: Any = 1.0, **options: Any) -> Kernel:
     Raises ValueError for an unknown name, listing the known ones, and for an option the kernel does not have.
     """
     if name not in KERNELS:
-        raise ValueError(f"unknown kernel {name!r}; known kernels: {', '.join(KERNELS)}")
+        raise ValueError(f"Unknown kernel {name!r}; known kernels: {', '.join(KERNELS)}.")
     make: Callable[..., Kernel] = KERNELS[name]
     known = {field.name for field in fields(KERNELS[name])} - {"length_scale"}
     if extra := sorted(set(options) - known):
         options_known = ", ".join(sorted(known)) or "none"
-        raise ValueError(f"kernel {name!r} has no option {extra[0]!r}; its options: {options_known}")
+        raise ValueError(f"kernel {name!r} has no option {extra[0]!r}; its options: {options_known}.")
     return make(length_scale, **options)

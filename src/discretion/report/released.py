@@ -64,7 +64,7 @@ def report(
 
 
 def write_report(release: Release | Certificate, path: str | os.PathLike[str] = PAGE, **more: Any) -> Path:
-    """Write the page of a release; arguments as in `report`."""
+    """Write the page of a release to `path`, and return it; other arguments as in `report`."""
     target = Path(path)
     target.write_text(report(release, **more), encoding="utf-8")
     return target
@@ -76,7 +76,7 @@ def report_folder(
     """The page of a finished release, from the folder of its files or from a certificate alone.
 
     Without a `view` the map of an earlier page in the folder is taken over, title and all, if it was made for this
-    certificate; without one the files have to do.
+    certificate; without one the files have to do. `ledger` and `audit` as in `report`.
 
     The JSON of an audit (`discretion audit ... --json`) as `source` has a page of its own.
 
@@ -123,7 +123,10 @@ _FILES = {
 def write_folder_report(
     source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None, **more: Any
 ) -> Path:
-    """Write the page of a finished release, by default as its folder's report.html; arguments as in `report_folder`."""
+    """Write the page of a finished release to `path`, by default report.html in its folder, and return it.
+
+    Other arguments as in `report_folder`.
+    """
     source = Path(source)
     target = (source if source.is_dir() else source.parent) / PAGE if path is None else Path(path)
     target.write_text(report_folder(source, **more), encoding="utf-8")

@@ -63,7 +63,15 @@ class View:
 
 @dataclass(frozen=True)
 class Layer:
-    """A released surface: one value for each place, NaN where there is none."""
+    """A released surface: one value for each place, NaN where there is none.
+
+    Attributes:
+        name: what the page calls it.
+        values: (rows, columns) on a grid, else (places,).
+        units: words beside the colour bar.
+        logarithm: whether values are logarithms, shown as what they are logarithms of.
+        ends: values at the ends of the colours; by default the range of the values.
+    """
 
     name: str
     values: Floats
@@ -74,7 +82,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Line:
-    """An outline with its meaning; `dashed` as on the printed map."""
+    """An outline, `polygons`, and what it means, `name`.
+
+    `dashed` as on the printed map; `shown` says whether it is when the page opens.
+    """
 
     name: str
     polygons: Polygons
@@ -98,6 +109,7 @@ class Scene:
         plane, metres: as in `View`.
         stretch: how much longer a unit along x is than drawn, as of longitude away from the equator.
         words: the map in words.
+        notes: sentences below the map.
     """
 
     box: tuple[float, float, float, float]

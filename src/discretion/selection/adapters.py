@@ -107,6 +107,7 @@ class Declared(MetaEstimatorMixin, BaseEstimator):
 
     @property
     def classes_(self) -> Any:
+        """Labels of the fitted estimator."""
         return self.estimator_.classes_
 
     def __sklearn_tags__(self) -> Tags:
@@ -157,6 +158,9 @@ def dp_sgd_loss(
             is not that.
         steps: how many, fixed beforehand.
         neighbours: the relation.
+
+    Raises:
+        ValueError: steps that are no positive whole number, or a rate or noise out of range.
     """
     if isinstance(steps, bool) or int(steps) != steps or steps < 1:
         raise ValueError(f"steps must be a whole number of at least 1, not {steps!r}.")

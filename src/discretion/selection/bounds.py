@@ -152,7 +152,7 @@ def pure_cost(epsilon: float, law: Repetitions, box: DensityBox = FIXED) -> floa
         case Fixed():
             c = (law.count - 1) * epsilon
         case _:
-            raise ValueError(f"No pure bound for a law of type {type(law).__name__}.")
+            raise ValueError(f"There is no bound in pure DP for a law of type {type(law).__name__}; take rule='renyi'.")
     return (epsilon + c) * (1 + (64 + law.rounding / _UNIT) * _UNIT)
 
 

@@ -26,7 +26,7 @@ from discretion.privacy import (
     smallest,
 )
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import check_shapes, numbers, plain_table
+from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
 from discretion.selection.linear import (
     LabelledRecords,
     LogisticMechanism,
@@ -118,9 +118,7 @@ class _PrivateLinear(BaseEstimator):
 
     def _decision(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
-        table: Any = plain_table(X)
-        checked: Any = validate_data(self, table, dtype=np.float64, reset=False)
-        return self.release_.decision(checked)
+        return self.release_.decision(asked_table(self, X))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -163,6 +161,8 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
         The model and its certificate.
     coef_, intercept_ : array (d,), float
         The model in the units of the data.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of covariates, and their names, if X had any that are not numbers.
 
     Notes
     -----
@@ -243,6 +243,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
             y_numeric=True,
             ensure_min_samples=self._fewest,
         )
+        keep_columns(self, X, table)
         release = self._fit(*checked)
         self.coef_, self.intercept_ = release.coefficients[0], float(release.intercepts[0])
         return self
@@ -290,6 +291,8 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         The declared classes, sorted.
     coef_, intercept_ : array (problems, d), array (problems,)
         The model in the units of the data.
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of covariates, and their names, if X had any that are not numbers.
 
     Notes
     -----
@@ -359,6 +362,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         """
         table: Any = plain_table(X)
         checked: Any = validate_data(self, table, dtype=np.float64, ensure_min_samples=self._fewest)
+        keep_columns(self, X, table)
         number = self._response(y)
         if number.shape != (len(checked),):
             raise PublicError("X and y must agree: one label for each row.")

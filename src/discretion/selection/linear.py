@@ -55,7 +55,7 @@ _LOWEST = math.log(1e-3)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledRecords:
-    """PRIVATE. Covariates (n, d) and one response (n,) each, float64; for classes, their numbers from 0."""
+    """PRIVATE. `covariates` (n, d) and one `response` (n,) each, float64; for classes, their numbers from 0."""
 
     covariates: Floats
     response: Floats
@@ -448,6 +448,11 @@ class LogisticMechanism(_LinearMechanism):
 
     @cleared
     def check(self, records: LabelledRecords) -> int | None:
+        """As of `Checked`; labels must be among the declared classes too.
+
+        Raises:
+            PublicError: for their shape or type, a label, or more records than double precision has a minimiser for.
+        """
         found = super().check(records)
         if not np.isin(records.response, np.arange(self.classes)).all():
             raise PublicError("Some records have a label that is not among the declared classes.")

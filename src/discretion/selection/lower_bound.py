@@ -59,8 +59,7 @@ def selection_lower_bound(base: PrivacyLoss, law: Repetitions, delta: float) -> 
         delta: in (0, 1).
 
     Raises:
-        ValueError: a base that is only bounded from above (a Renyi curve, a sum, several bounds), or delta out of
-        range.
+        ValueError: a base that is only bounded from above (a Renyi curve, a sum, several bounds); delta out of range.
     """
     if not base._exact_profile or isinstance(base, Composition | BestOf):
         raise ValueError(

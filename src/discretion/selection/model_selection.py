@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discretion.privacy import Ledger, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import numbers, plain_table
+from discretion.privacy.records import asked_table, keep_columns, numbers, plain_table
 from discretion.selection.beforehand import check_price, check_validation, pair_of, rehearse
 from discretion.selection.bounds import Rule
 from discretion.selection.charged import charged
@@ -216,7 +216,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     outcome_ : Outcome
     release_ : SelectionRelease
         The winner and the certificate of tuning plus release.
-    n_features_in_ : int
+    n_features_in_, feature_names_in_ : int, array of str
+        Number of covariates, and their names, if X had any that are not numbers.
 
     Examples
     --------
@@ -282,7 +283,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     # --- what it will cost
 
     def candidates(self) -> list[dict[str, Any]]:
-        """The parameters that may be tried: public, and fixed before a record is read."""
+        """The parameters that may be tried: public, and fixed before a record is read.
+
+        Raises:
+            TypeError: param_distributions is neither a dictionary nor a list of them.
+            ValueError: weights for what is not a grid of at most n_candidates points.
+        """
         space = self.param_distributions
         if not isinstance(space, Mapping) and not (isinstance(space, list | tuple) and space):
             raise TypeError(
@@ -298,7 +304,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return list(ParameterSampler(parts, self.n_candidates, random_state=self.random_state))
 
     def mechanism(self, n: int | None = None) -> SelectionMechanism:
-        """The search as a mechanism; reads no record. `n` is the number of records; not used where it is private."""
+        """The search as a mechanism; reads no record. `n` is the number of records; not used where it is private.
+
+        Raises:
+            ValueError: refit is set, the estimator declares no loss, or a parameter is out of range.
+        """
         if self.refit:
             raise ValueError(
                 "refit would be another release. Use best_estimator_, which the search has paid for; or fit a clone of "
@@ -460,11 +470,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """The winner's own ``score``. On private data this is another release, of which nothing here takes account."""
         check_is_fitted(self, "release_")
-        return self._winner().score(X, y)
+        return self._winner().score(asked_table(self, X), y)
 
     def _asked(self, what: str, X: ArrayLike) -> Any:
         check_is_fitted(self, "release_")
-        return getattr(self._winner(), what)(X)
+        return getattr(self._winner(), what)(asked_table(self, X))
 
     def _winner(self) -> Any:
         if self.best_estimator_ is None:
@@ -487,6 +497,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         check_declared(self.estimator)
         fewest: Any = 0 if self._n_is_private() else 1  # that there are none is private with n
         table = validate_data(self, table, dtype=np.float64, ensure_min_samples=fewest)
+        keep_columns(self, X, table)
         if y is None:
             raise ValueError("This search requires y to be passed, but the target y is None.")
         response = np.asarray(y) if is_classifier(self.estimator) else numbers(y, "y")

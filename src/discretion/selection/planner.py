@@ -139,6 +139,13 @@ def affordable_mean(
 ) -> Repetitions:
     """The law of the largest mean (from 1, or from 0.01 where it may be less, to a million) within a total epsilon.
 
+    Args:
+        base: what one run costs.
+        family: from a mean number of runs to its law.
+        epsilon: of the whole selection, at `delta`.
+        delta: strictly between 0 and 1.
+        rule: as in `selection_loss`.
+
     Raises:
         Unreachable: not even the smallest mean is within it.
     """
@@ -162,6 +169,13 @@ def affordable_base(
 ) -> float:
     """The largest parameter of a base run (mu, epsilon or rho) with which the selection stays within a total epsilon.
 
+    Args:
+        make: from the parameter to what one run costs.
+        law: of the number of runs.
+        epsilon: of the whole selection, at `delta`.
+        delta: strictly between 0 and 1.
+        rule: as in `selection_loss`.
+
     Raises:
         Unreachable: not even 1e-10 does.
     """
@@ -173,7 +187,13 @@ def affordable_base(
 
 
 def warnings(base: PrivacyLoss, law: Repetitions, guarantee: Guarantee) -> list[str]:
-    """What a person should know about a plan before paying for it."""
+    """What a person should know about a plan before paying for it.
+
+    Args:
+        base: what one run costs.
+        law: of the number of runs.
+        guarantee: of the whole selection.
+    """
     found, q99 = [], law.quantile(0.99)
     if q99 > _HEAVY * law.mean:
         found.append(
@@ -202,7 +222,14 @@ def base_loss(kind: str, neighbours: Neighbours) -> Callable[[float], PrivacyLos
 
 
 def draw_comparison(path: Path, choices: Sequence[Choice], single: float, good: float) -> None:
-    """A picture of total epsilon against the 99% quantile of K, one point a law, beside one run's epsilon."""
+    """A picture of total epsilon against the 99% quantile of K, one point a law, beside one run's epsilon.
+
+    Args:
+        path: the picture; its ending sets the format.
+        choices: from `compare`.
+        single: one run's epsilon.
+        good: as in `compare`, the share of good candidates.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -209,7 +209,7 @@ class NoisyScore(Score):
 
 
 def correct(model: Any, records: Any) -> ArrayLike:
-    """1 for each record whose label the model predicts, else 0: the `values` of a noisy accuracy."""
+    """1 for each of the `records` whose label the `model` predicts, else 0, (n,): the `values` of a noisy accuracy."""
     return (np.asarray(model.predict(records.covariates)) == records.response).astype(np.float64)
 
 

@@ -257,6 +257,9 @@ class SelectionMechanism:
 
         Where a score parts the records by coins, the part to learn from may be empty, and a candidate that failed on it
         would tell so: each candidate is tried on no records once, which reads none.
+
+        Raises:
+            PublicError: a candidate refuses the records, or can't be run on none.
         """
         found = {each.check(records) for each in self.candidates if hasattr(each, "check")} - {None}
         if self._parts_by_coin:

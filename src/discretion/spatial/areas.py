@@ -54,7 +54,7 @@ class Areas:
         """Hexagons or squares."""
         tiles = lattice.tiles
         if tiles is None:
-            raise ValueError("This lattice is no part of a tiling.")
+            raise ValueError("This lattice has no tiles; those of Lattice.hexagon and Lattice.square have.")
         corners = cell_corners(tiles)
         rings = [[[np.vstack((each, each[:1]))]] for each in corners]
         low, high = corners.min(axis=(0, 1)), corners.max(axis=(0, 1))

@@ -45,7 +45,9 @@ class Districts:
     to the nearest district (distance 0 inside), so one in a hole or outside all of them has one too; on a shared border
     to the first in the file. Districts that overlap are refused: a point would lie in two.
 
-    ``digest`` is the SHA-256 of the file they were read from, ``crs`` the coordinate system it names, if any.
+    ``shapes`` are shapely polygons, one for each of ``names``, which differ; ``tolerance`` >= 0 is in the unit of the
+    covariates. ``digest`` is the SHA-256 of the file they were read from, ``crs`` the coordinate system it names, if
+    any. ValueError for polygons that are broken or overlap, and names that repeat.
     """
 
     shapes: tuple[Any, ...]
@@ -214,6 +216,11 @@ class Districts:
             kappa^2, with unit conductance across each shared border.
         share : float in [0, 1)
             Instead; a district without neighbours has no CAR and is refused.
+
+        Raises
+        ------
+        ValueError
+            Unless one of the two is given, in its range.
         """
         if (killing is None) == (share is None):
             raise ValueError("Give killing (kappa^2 > 0) or share (below 1), not both.")

@@ -62,7 +62,7 @@ def draw_frontier(
     Raises ValueError when there is no point, or an epsilon is not positive.
     """
     if not points or min(p.epsilon for p in points) <= 0:
-        raise ValueError("a frontier needs at least one point, and positive epsilons")
+        raise ValueError("A frontier needs at least one point, and positive epsilons.")
     figure = Figure(figsize=(8.6, 5.4), dpi=DPI)
     FigureCanvasAgg(figure)
     axes: Any = figure.add_axes((0.08, 0.17, 0.645, 0.62))

@@ -37,7 +37,7 @@ def multipolygon(
     Each polygon is a sequence of rings (k, 2), first the exterior, then the holes.  Rings are closed,
     exteriors are written counter-clockwise and holes clockwise, in degrees with 7 decimals (1 cm); where
     that would let vertices of one ring coincide, with as many as keep them apart.  A polygon across the
-    antimeridian is cut there, as RFC 7946 asks.
+    antimeridian is cut there, as RFC 7946 asks.  `properties` are JSON data about the whole.
 
     Raises ValueError for rings of another shape, points outside the area of use of the projection, or a
     polygon around a pole; ImportError when a polygon must be cut and shapely is not installed.
@@ -45,7 +45,7 @@ def multipolygon(
     coordinates: list[list[list[list[float]]]] = []
     for rings in polygons:
         if not rings:
-            raise ValueError("a polygon needs at least its exterior ring")
+            raise ValueError("A polygon needs at least its exterior ring.")
         placed = [_closed(ring) for ring in rings]
         if projection is None:
             coordinates.append(_oriented(placed))
@@ -66,11 +66,12 @@ def points(
 ) -> list[dict[str, Any]]:
     """One Feature with a Point for each row of XY (n, 2): public places, such as grid points or centres.
 
-    `properties` holds one mapping for each point.  Raises ValueError when their numbers differ.
+    `projection` takes them to degrees; without one they are written as they are.  `properties` holds one mapping for
+    each point.  Raises ValueError when their numbers differ, or for points of another shape or not finite.
     """
     place = np.asarray(XY, dtype=np.float64)
     if place.ndim != 2 or place.shape[1] != 2 or not np.isfinite(place).all():
-        raise ValueError(f"points must be finite and of shape (n, 2), not {place.shape}")
+        raise ValueError(f"points must be finite and of shape (n, 2), not {place.shape}.")
     if projection is not None:
         place = np.round(projection.to_lonlat(place), DECIMALS) + 0.0
     if properties is None:
@@ -98,7 +99,7 @@ def feature_collection(
     taken = {"type", "features", "coordinates", "geometry", "geometries", "properties", "bbox", "crs", "id"}
     for name, value in (properties or {}).items():
         if name in taken or name in collection:
-            raise ValueError(f"the name {name!r} has a meaning of its own in GeoJSON; choose another")
+            raise ValueError(f"The name {name!r} has a meaning of its own in GeoJSON; choose another.")
         collection[name] = value
     collection["features"] = [dict(feature) for feature in features]
     return collection
@@ -111,7 +112,9 @@ def write_geojson(
     projection: Projection | None = None,
     properties: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a `feature_collection` as UTF-8 text and return the path.
+    """Write a `feature_collection` of `features` as UTF-8 text to `path`, and return it.
+
+    `projection` and `properties` as in `feature_collection`.
 
     Raises ValueError when a property is NaN, infinite or not expressible in JSON.
     """
@@ -119,7 +122,7 @@ def write_geojson(
     try:
         text = json.dumps(collection, allow_nan=False, ensure_ascii=False, default=_plain)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"a property cannot be written as JSON: {error}") from None
+        raise ValueError(f"A property cannot be written as JSON: {error}") from None
     target = Path(path)
     target.write_text(text + "\n", encoding="utf-8")
     return target
@@ -128,7 +131,7 @@ def write_geojson(
 def _plain(value: object) -> Any:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    raise TypeError(f"a {type(value).__name__} is neither a number, text, list nor mapping")
+    raise TypeError(f"A {type(value).__name__} is neither a number, text, list nor mapping.")
 
 
 def _feature(geometry: dict[str, Any], properties: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -138,11 +141,11 @@ def _feature(geometry: dict[str, Any], properties: Mapping[str, Any] | None) -> 
 def _closed(ring: ArrayLike) -> Floats:
     array = np.asarray(ring, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
-        raise ValueError(f"a ring must be finite and of shape (k, 2), not {array.shape}")
+        raise ValueError(f"A ring must be finite and of shape (k, 2), not {array.shape}.")
     if len(array) and (array[0] != array[-1]).any():
         array = np.vstack((array, array[:1]))
     if len(array) < 4:
-        raise ValueError("a ring needs at least three different corners")
+        raise ValueError("A ring needs at least three different corners.")
     return array
 
 
@@ -197,7 +200,7 @@ def _cut_at_antimeridian(rings: Sequence[Floats]) -> list[list[Floats]]:
     for ring in rings:
         lon = np.unwrap(ring[:, 0], period=360)
         if abs(lon[-1] - lon[0]) > 180:
-            raise ValueError("a polygon encloses a pole, which GeoJSON cannot hold; cut the domain in two")
+            raise ValueError("A polygon encloses a pole, which GeoJSON cannot hold; cut the domain in two.")
         lon += 360 * np.round((start - lon[0]) / 360)
         unrolled.append(np.stack((lon, ring[:, 1]), axis=1))
     whole = shapely.Polygon(unrolled[0], unrolled[1:])

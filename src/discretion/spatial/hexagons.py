@@ -46,16 +46,16 @@ class HexagonLattice:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.size) and self.size > 0):
-            raise ValueError(f"size must be a positive length, not {self.size}")
+            raise ValueError(f"size must be a positive length, not {self.size}.")
         if self.domain.dimension != 2:
-            raise ValueError(f"hexagons tile the plane; the domain has {self.domain.dimension} axes, not 2")
+            raise ValueError(f"Hexagons tile the plane; the domain has {self.domain.dimension} axes, not 2.")
         x, y = self.domain.lower if self.origin is None else self.origin
         if not (math.isfinite(x) and math.isfinite(y)):
-            raise ValueError("origin must be two finite numbers")
+            raise ValueError("origin must be two finite numbers.")
         object.__setattr__(self, "origin", (float(x), float(y)))
         reach = np.abs(np.subtract([self.domain.lower, self.domain.upper], [x, y])).max()
         if not reach / self.size < _FARTHEST:
-            raise ValueError("size is too small for this domain and origin: over a million hexagons in a row")
+            raise ValueError("size is too small for this domain and origin: a row would have over a million hexagons.")
 
     @property
     def area(self) -> float:
@@ -66,11 +66,11 @@ class HexagonLattice:
         """Points with the centre of cell (0, 0) at zero and hexagons of width one."""
         points = np.asarray(X, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != 2:
-            raise ValueError(f"points must have shape (n, 2), not {points.shape}")
+            raise ValueError(f"points must have shape (n, 2), not {points.shape}.")
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = (points - np.asarray(self.origin)) / self.size
         if not (np.abs(scaled) < _FARTHEST).all():
-            raise ValueError("points must be finite and no more than a million hexagons from the origin")
+            raise ValueError("points must be finite and no more than a million hexagons from the origin.")
         return scaled
 
     def cell(self, X: ArrayLike) -> Cells:
@@ -106,13 +106,13 @@ class HexagonLattice:
 
         A hexagon and the box meet unless a line parallel to a side of one of them separates the two
         (separating axis theorem).  Touching counts as meeting, with a margin for rounding, so that no point
-        of the domain belongs to a hexagon that is not listed.
+        of the domain belongs to a hexagon that is not listed.  Raises ValueError for over 20 million of them.
         """
         (left, bottom), (right, top) = self._scaled([self.domain.lower, self.domain.upper])
         rows = np.arange(math.floor((bottom - 0.6) / _ROW), math.ceil((top + 0.6) / _ROW) + 1)
         places = np.arange(math.floor(left) - 1, math.ceil(right) + 2)
         if rows.size * places.size > _MOST_CELLS:
-            raise ValueError("the domain holds over 20 million hexagons; choose a larger size")
+            raise ValueError("The domain holds over 20 million hexagons; choose a larger size.")
         r, place = (grid.ravel() for grid in np.meshgrid(rows, places, indexing="ij"))
         q = place - r // 2
         normals = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, _ROW], [0.5, -_ROW]])
@@ -130,7 +130,7 @@ class HexagonLattice:
 def _as_cells(cell: ArrayLike) -> Cells:
     cells = np.asarray(cell)
     if cells.ndim != 2 or cells.shape[1] != 2 or not np.issubdtype(cells.dtype, np.integer):
-        raise ValueError(f"cells must be integers of shape (n, 2), not {cells.dtype} of shape {cells.shape}")
+        raise ValueError(f"cells must be integers of shape (n, 2), not {cells.dtype} of shape {cells.shape}.")
     return cells.astype(np.int64)
 
 
@@ -142,7 +142,7 @@ def aggregate(
     statistic: Literal["median", "mean"] = "median",
     length: str = "units",
 ) -> Records:
-    """One record for each hexagon that holds `minimum_count` records: its centre and its median (or mean).
+    """One record for each hexagon that holds `minimum_count` records: its centre and its `statistic`, median or mean.
 
     The centre of a hexagon on the border of the domain may lie outside; it is clamped to the domain.
     Records come by row and column of the lattice, so their order says nothing about the order of the input.
@@ -153,11 +153,11 @@ def aggregate(
     no hexagon holds enough records (that message, like every refusal after reading, is for the data owner).
     """
     if minimum_count < 1:
-        raise ValueError(f"minimum_count must be at least 1, not {minimum_count}")
+        raise ValueError(f"minimum_count must be at least 1, not {minimum_count}.")
     if statistic not in ("median", "mean"):
-        raise ValueError(f"statistic must be 'median' or 'mean', not {statistic!r}")
+        raise ValueError(f"statistic must be 'median' or 'mean', not {statistic!r}.")
     if records.dimension != 2 or not lattice.domain.contains(records.covariates).all():
-        raise ValueError("the records do not all lie in the domain of the lattice; read them with that domain")
+        raise ValueError("The records do not all lie in the domain of the lattice; read them with that domain.")
     q, r = lattice.cell(records.covariates).T
     order = np.lexsort((records.response, q, r))
     q, r, response = q[order], r[order], records.response[order]
@@ -170,7 +170,7 @@ def aggregate(
         value = np.add.reduceat(response, start) / counts
     enough = counts >= minimum_count
     if not enough.any():
-        raise ValueError(f"no hexagon holds {minimum_count} records; choose larger hexagons")
+        raise ValueError(f"No hexagon holds {minimum_count} records; choose larger hexagons.")
     centers = lattice.center(np.stack((q[start], r[start]), axis=1)[enough])
     clamped = lattice.domain.clamp(centers)
     held, left_out = counts[enough], counts[~enough]
@@ -198,7 +198,8 @@ def unit_of_privacy(
 ) -> str:
     """What a replace-one guarantee on `aggregate`d records protects, in words for the certificate.
 
-    `length` names the unit of length of the domain, such as "m".
+    `lattice`, `minimum_count` and `statistic` as in `aggregate`; `length` names the unit of length of the domain, such
+    as "m".
     """
     return (
         f"One hexagon's record: the centre and the {statistic} of a hexagon "

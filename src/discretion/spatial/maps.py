@@ -33,6 +33,8 @@ from scipy.ndimage import distance_transform_edt
 from discretion.spatial.hexagons import HexagonLattice
 from discretion.spatial.region import Region
 
+__all__ = ["COLOURS", "DPI", "Key", "draw_map", "draw_paths", "map_figure"]
+
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Polygons = Sequence[Sequence[ArrayLike]]
@@ -110,7 +112,7 @@ def draw_paths(
     """
     panels = np.asarray(values, dtype=np.float64)
     if panels.ndim != 3 or not 1 <= len(panels) <= 12:
-        raise ValueError(f"values must have shape (1 to 12 paths, len(y), len(x)), not {panels.shape}")
+        raise ValueError(f"values must have shape (1 to 12 paths, len(y), len(x)), not {panels.shape}.")
     page.setdefault("panel_titles", [f"Path {i + 1} of {len(panels)}" for i in range(len(panels))])
     return _save(map_figure(list(panels), polygons=polygons, **page), path)
 
@@ -144,8 +146,8 @@ def map_figure(
 
     panels, x, y
         Surfaces of shape (len(y), len(x)).
-    title, subtitle, units, source
-        Words on the map; `units` name the values beside the colour bar.
+    title, subtitle, panel_titles, units, source
+        Words on the map, `panel_titles` one for each surface; `units` name the values beside the colour bar.
     epsilon_text
         The guarantee in words: epsilon, delta, neighbour relation, unit of privacy.  Printed under the map.
     polygons, outer
@@ -173,10 +175,10 @@ def map_figure(
     grids = [_Grid.of(np.asarray(values, dtype=np.float64), x, y, mask, region) for values in panels]
     polygons, outer = (list(lines) or [()] * len(grids) for lines in (polygons, outer))
     if not len(grids) == len(polygons) == len(outer) or (panel_titles and len(panel_titles) != len(grids)):
-        raise ValueError(f"{len(grids)} surfaces need as many lists of polygons and panel titles")
+        raise ValueError(f"{len(grids)} surfaces need as many lists of polygons, and as many panel titles, if any.")
     low, high = value_range or _span(grids)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"value_range must be two finite numbers, lower first, not {(low, high)}")
+        raise ValueError(f"value_range must be two finite numbers, lower first, not {(low, high)}.")
     scale = Normalize(low, high, clip=True)
     write = value_label or (lambda value: f"{value:g}")
     if key is None:
@@ -232,22 +234,22 @@ class _Grid:
     @classmethod
     def of(cls, values: Floats, x: Floats, y: Floats, mask: ArrayLike | None, region: Region | None) -> _Grid:
         if values.shape != (y.size, x.size) or x.ndim != 1 or y.ndim != 1 or min(values.shape) < 2:
-            raise ValueError(f"values must have shape (len(y), len(x)), at least 2 by 2, not {values.shape}")
+            raise ValueError(f"values must have shape (len(y), len(x)), at least 2 by 2, not {values.shape}.")
         for axis in (x, y):
             step = np.diff(axis)
             if not (np.isfinite(axis).all() and ((step > 0).all() or (step < 0).all())):
-                raise ValueError("x and y must be finite and increase (or decrease) from entry to entry")
+                raise ValueError("x and y must be finite and increase (or decrease) from entry to entry.")
         absent = ~np.isfinite(values)
         if mask is not None:
             excluded = np.asarray(mask)
             if excluded.dtype != bool or excluded.shape != values.shape:
-                raise ValueError(f"mask must be boolean and of shape {values.shape}")
+                raise ValueError(f"mask must be boolean and of shape {values.shape}.")
             absent = absent | excluded
         shown = ~absent
         if region is not None:
             shown &= region.contains(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)).reshape(values.shape)
         if not shown.any():
-            raise ValueError("no finite value to draw")
+            raise ValueError("There is no finite value to draw: values are all NaN, or masked.")
         right, up = (1 if x[0] < x[-1] else -1), (1 if y[0] < y[-1] else -1)
         turned = np.s_[::up, ::right]
         return cls(values[turned], x[::right], y[::up], absent[turned], shown[turned])

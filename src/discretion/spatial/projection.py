@@ -52,11 +52,11 @@ class Projection:
         try:
             system = pyproj.CRS.from_user_input(self.crs)
         except pyproj.exceptions.CRSError:
-            raise ValueError(f"{self.crs!r} is not a coordinate reference system that PROJ knows") from None
+            raise ValueError(f"{self.crs!r} is not a coordinate reference system that PROJ knows.") from None
         if system.is_geographic:
             raise ValueError(f"{self.crs} is in degrees, which are not a plane. {self._advice(system)}")
         if not system.is_projected:
-            raise ValueError(f"{self.crs} ({system.type_name}) is not a projected coordinate system")
+            raise ValueError(f"{self.crs} ({system.type_name}) is not a projected coordinate system.")
         object.__setattr__(self, "_system", system)
         object.__setattr__(self, "_to", pyproj.Transformer.from_crs(system, WGS84, always_xy=True))
         object.__setattr__(self, "_from", pyproj.Transformer.from_crs(WGS84, system, always_xy=True))
@@ -77,19 +77,19 @@ class Projection:
             west, south, east, north = system.area_of_use.bounds
             area = Box((west, south), (east, north)) if 0 < east - west < 12 else None
         if area is None:
-            return "Convert to a projected system first; suggest_crs(box in degrees) names one"
+            return "Convert to a projected system first; suggest_crs(box in degrees) names one."
         try:
-            return f"Convert to a projected system first, for instance {suggest_crs(area)}"
+            return f"Convert to a projected system first, for instance {suggest_crs(area)}."
         except ValueError as error:
-            return f"Convert to a projected system first ({error})"
+            return f"Convert to a projected system first. {error}"
 
     def _check_domain(self, domain: Box) -> None:
         if domain.dimension != 2:
-            raise ValueError(f"a map needs a domain with two axes, not {domain.dimension}")
+            raise ValueError(f"A map needs a domain with two axes, not {domain.dimension}.")
         corners = _corners(domain)
         if self.metres_per_unit < 1000 and (np.abs(corners) <= 360).all():
             raise ValueError(
-                f"the domain looks like degrees, but {self.crs} is in {self.unit}s; give it in {self.unit}s"
+                f"The domain looks like degrees, but {self.crs} is in {self.unit}s; give it in {self.unit}s."
             )
         self.to_lonlat(corners)
 
@@ -136,7 +136,7 @@ class Projection:
         result = np.stack((np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)), axis=1)
         bad = ~np.isfinite(result).all(axis=1)
         if bad.any():
-            raise ValueError(f"{_count(bad)} cannot be projected with {self.crs}; check units and axis order")
+            raise ValueError(f"{_count(bad)} cannot be projected with {self.crs}; check units and axis order.")
         return result
 
     def _check_area(self, lonlat: Floats, given: ArrayLike, verb: str) -> None:
@@ -154,7 +154,7 @@ class Projection:
             other = "easting comes first, then northing"
         if swapped_inside:
             hint = f"the two columns look swapped: {other}"
-        raise ValueError(f"{_count(outside)} lie outside the area of use of {self.label}; {hint}")
+        raise ValueError(f"{_count(outside)} lie outside the area of use of {self.label}; {hint}.")
 
     def _in_area(self, lonlat: Floats) -> NDArray[np.bool_]:
         lon, lat = lonlat.T
@@ -169,7 +169,7 @@ class Projection:
 
 
 def suggest_crs(lonlat: Box) -> str:
-    """A projected CRS for a box in degrees (longitude, latitude): the UTM zone of its centre, with code and
+    """A projected CRS for the box `lonlat`, in degrees (longitude, latitude): the UTM zone of its centre, with code and
     name.
 
     Suits areas a few hundred kilometres wide; many countries have a better one of their own.
@@ -177,22 +177,22 @@ def suggest_crs(lonlat: Box) -> str:
     """
     pyproj = _pyproj()
     if lonlat.dimension != 2 or (np.abs(_corners(lonlat)) > (180, 90)).any():
-        raise ValueError("the box must hold longitude (-180 to 180) and latitude (-90 to 90), in this order")
+        raise ValueError("The box must hold longitude (-180 to 180) and latitude (-90 to 90), in this order.")
     lon, lat = np.mean([lonlat.lower, lonlat.upper], axis=0)
     point = pyproj.aoi.AreaOfInterest(lon, lat, lon, lat)
     found = pyproj.database.query_utm_crs_info(datum_name="WGS 84", area_of_interest=point, contains=True)
     if not found:
-        raise ValueError("no UTM zone covers this latitude; use a polar stereographic system")
+        raise ValueError("No UTM zone covers this latitude; use a polar stereographic system.")
     return f"{found[0].auth_name}:{found[0].code} ({found[0].name})"
 
 
 def _points(XY: ArrayLike) -> Floats:
     points = np.asarray(XY, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
-        raise ValueError(f"points must have shape (n, 2), not {points.shape}")
+        raise ValueError(f"points must have shape (n, 2), not {points.shape}.")
     bad = ~np.isfinite(points).all(axis=1)
     if bad.any():
-        raise ValueError(f"{_count(bad)} are not finite")
+        raise ValueError(f"{_count(bad)} are not finite.")
     return points
 
 

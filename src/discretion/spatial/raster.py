@@ -21,6 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from discretion.gp.domain import Box
 from discretion.spatial.projection import Projection
 
+__all__ = ["Raster", "read_geotiff", "suffix", "write_geoparquet", "write_geotiff"]
+
 Floats = NDArray[np.float64]
 Tag = str | float
 
@@ -41,7 +43,7 @@ def suffix(format: str) -> str:
     install, when a package is missing.
     """
     if format not in SUFFIXES:
-        raise ValueError(f"{format!r} is not a format; choose from {', '.join(SUFFIXES)}")
+        raise ValueError(f"{format!r} is not a format; choose from {', '.join(SUFFIXES)}.")
     packages, extra = _NEEDS[format]
     try:
         for package in packages:
@@ -106,7 +108,7 @@ def write_geotiff(
     nodata = float(nodata)
     missing = np.isnan(grids)
     if (grids[~missing] == nodata).any():
-        raise ValueError(f"a band holds {nodata:g}, which nodata would turn into no value; choose another nodata")
+        raise ValueError(f"A band holds {nodata:g}, which nodata would turn into no value; choose another nodata.")
     plane = Projection(projection.crs, box)
     texts = _texts(tags)
     try:
@@ -115,19 +117,19 @@ def write_geotiff(
         _check_place(plane, back.projection, box)
     except ValueError:
         hint = "use a system with a code, such as EPSG:27700"
-        raise ValueError(f"a GeoTIFF does not keep {projection.label}; {hint}") from None
+        raise ValueError(f"A GeoTIFF does not keep {projection.label}; {hint}.") from None
     if list(back.bands) != list(bands) or not np.array_equal(np.stack([*back.bands.values()]), grids, equal_nan=True):
-        raise ValueError("a GeoTIFF does not keep these bands; name them with plain, distinct text")
+        raise ValueError("A GeoTIFF does not keep these bands; name them with plain, distinct text.")
     lost = sorted(name for name in texts if back.tags.get(name) != texts[name])
     if lost:
-        raise ValueError(f"a GeoTIFF does not keep the tags {', '.join(lost)}; use plain text and names of letters")
+        raise ValueError(f"A GeoTIFF does not keep the tags {', '.join(lost)}; use plain text and names of letters.")
     target = Path(path)
     target.write_bytes(content)
     return target
 
 
 def read_geotiff(path: str | os.PathLike[str]) -> Raster:
-    """Read a GeoTIFF in the convention of `write_geotiff`: pixel centres are grid points, numbers come back exact.
+    """Read the GeoTIFF at `path`, as `write_geotiff` writes it: pixel centres are grid points, numbers come back exact.
 
     The box comes back to rounding (a few units in the last place of its coordinates).  Bands without a name, or with
     one that repeats, are called "band_1", "band_2" and so on.
@@ -178,7 +180,7 @@ def write_geoparquet(
     places = np.asarray(locations, dtype=np.float64)
     projection.to_lonlat(places)  # refuses other shapes, NaN, and points that the system is not meant for
     if "geometry" in columns:
-        raise ValueError('the name "geometry" is taken by the points; call the column something else')
+        raise ValueError('The name "geometry" is taken by the points; call the column something else.')
     arrays = {name: _column(name, values, len(places)) for name, values in columns.items()}
     shapes = shapely.points(places) if polygons is None else _areas(polygons, len(places))
     geometry: dict[str, Any] = {
@@ -207,7 +209,7 @@ def _areas(polygons: Sequence[Sequence[Sequence[ArrayLike]]], count: int) -> Any
     import shapely
 
     if len(polygons) != count:
-        raise ValueError(f"{count} locations need as many areas; got {len(polygons)}")
+        raise ValueError(f"{count} locations need as many areas; got {len(polygons)}.")
     parts: Any = [[(rings[0], list(rings[1:])) for rings in area] for area in polygons]
     return np.array([shapely.MultiPolygon(each) for each in parts], dtype=object)
 
@@ -215,11 +217,11 @@ def _areas(polygons: Sequence[Sequence[Sequence[ArrayLike]]], count: int) -> Any
 def _grids(bands: Mapping[str, ArrayLike]) -> Floats:
     """The bands as one array (bands, gy, gx), masked values NaN."""
     if not bands:
-        raise ValueError("a raster needs at least one band")
+        raise ValueError("A raster needs at least one band.")
     grids = [_numbers(values, f"band {name!r}") for name, values in bands.items()]
     shapes = {grid.shape for grid in grids}
     if len(shapes) > 1 or grids[0].ndim != 2 or not grids[0].size:
-        raise ValueError(f"bands must share one shape (gy, gx), not {', '.join(map(str, sorted(shapes)))}")
+        raise ValueError(f"Bands must share one shape (gy, gx), not {', '.join(map(str, sorted(shapes)))}.")
     return np.stack(grids)
 
 
@@ -227,10 +229,10 @@ def _numbers(values: ArrayLike, what: str) -> Floats:
     """`values` as float64, masked ones NaN; a mask forgotten here would publish what it hides."""
     array = np.ma.asarray(values)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{what} must hold real numbers")
+        raise ValueError(f"{what} must hold real numbers.")
     numbers = np.ma.filled(array.astype(np.float64), math.nan)
     if np.isinf(numbers).any():
-        raise ValueError(f"{what} holds infinite values; write NaN where there is no value")
+        raise ValueError(f"{what} holds infinite values; write NaN where there is no value.")
     return numbers
 
 
@@ -238,11 +240,11 @@ def _column(name: str, values: ArrayLike, length: int) -> np.ma.MaskedArray:
     array = np.ma.asarray(values)
     what = f"column {name!r}"
     if array.shape != (length,):
-        raise ValueError(f"{what} has shape {array.shape}; {length} locations need ({length},)")
+        raise ValueError(f"{what} has shape {array.shape}; {length} locations need ({length},).")
     if array.dtype.kind == "f":
         return np.ma.asarray(_numbers(array, what))
     if array.dtype.kind not in "biuU":
-        raise ValueError(f"{what} must hold numbers, truth values or text")
+        raise ValueError(f"{what} must hold numbers, truth values or text.")
     return array
 
 
@@ -257,7 +259,7 @@ def _text(name: str, value: Tag) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float, np.integer, np.floating)) and not math.isnan(value):
         return repr(value.item() if isinstance(value, np.generic) else value)
-    raise ValueError(f"the tag {name!r} must be a text or a number")
+    raise ValueError(f"The tag {name!r} must be a text or a number.")
 
 
 def _system(projection: Projection) -> Any:
@@ -304,11 +306,11 @@ def _decoded(content: bytes, source: str) -> Raster:
             names, transform, system = file.descriptions, file.transform, file.crs
             tags = {name: text for name, text in file.tags().items() if name != "AREA_OR_POINT"}
     except rasterio.errors.RasterioError:
-        raise ValueError(f"{source} is not a GeoTIFF that can be read") from None
+        raise ValueError(f"{source} is not a GeoTIFF that can be read.") from None
     if system is None:
-        raise ValueError(f"{source} names no coordinate reference system")
+        raise ValueError(f"{source} names no coordinate reference system.")
     if transform.b or transform.d or transform.a <= 0 or transform.e >= 0:
-        raise ValueError(f"{source} is rotated or not north up; warp it to a north-up raster first")
+        raise ValueError(f"{source} is rotated or not north up; warp it to a north-up raster first.")
     _, height, width = grids.shape
     x = _edges(transform.c, transform.a, width)
     y = _edges(transform.f, transform.e, height)[::-1]
@@ -341,4 +343,4 @@ def _check_place(ours: Projection, theirs: Projection, box: Box) -> None:
     east, north = theirs.to_lonlat(places).T
     turned = (np.remainder(east - lon + 180.0, 360.0) - 180.0) * np.cos(np.radians(lat))
     if max(np.abs(turned).max(), np.abs(north - lat).max()) > _APART_DEGREES:
-        raise ValueError("the coordinate reference systems differ")
+        raise ValueError("The coordinate reference systems differ.")

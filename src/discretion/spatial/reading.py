@@ -101,9 +101,10 @@ class BadTable(ValueError):
 class Records:
     """Private records: `covariates` (n, d) and `response` (n,), float64 and read-only.
 
-    `notes` tell the custodian what the stated rules did (how many rows were dropped, clamped, clipped); they
-    depend on private values and are not for publication.  `unit` says in words what one record is, and `units` (n,),
-    whole numbers, whose each record is, where the table says so.  Printing shows n and the column names, never a value.
+    `covariate_names` (d of them) and `response_name` are public: the table's columns, or words for them.  `notes` tell
+    the custodian what the stated rules did (how many rows were dropped, clamped, clipped); they depend on private
+    values and are not for publication.  `unit` says in words what one record is, and `units` (n,), whole numbers, whose
+    each record is, where the table says so.  Printing shows n and the column names, never a value.
 
     Raises ValueError when shapes disagree, there is no record, or a value is not finite.
     """
@@ -121,19 +122,19 @@ class Records:
         response = np.array(self.response, dtype=np.float64)
         if covariates.ndim != 2 or response.shape != covariates.shape[:1]:
             raise ValueError(
-                f"covariates must be (n, d) and response (n,), not {covariates.shape} and {response.shape}"
+                f"covariates must be (n, d) and response (n,), not {covariates.shape} and {response.shape}."
             )
         if len(self.covariate_names) != covariates.shape[1]:
-            raise ValueError(f"{covariates.shape[1]} covariate columns have {len(self.covariate_names)} names")
+            raise ValueError(f"{covariates.shape[1]} covariate columns have {len(self.covariate_names)} names.")
         if not response.size:
-            raise ValueError("there is no record; at least one is needed")
+            raise ValueError("There is no record; at least one is needed.")
         if not (np.isfinite(covariates).all() and np.isfinite(response).all()):
-            raise ValueError("records hold a value that is not finite; read them with read_table, which says where")
+            raise ValueError("records hold a value that is not finite; read them with read_table, which says where.")
         arrays: dict[str, NDArray[Any]] = {"covariates": covariates, "response": response}
         if self.units is not None:
             arrays["units"] = np.array(self.units, dtype=np.intp)
             if arrays["units"].shape != response.shape:
-                raise ValueError("units must name the owner of each record: one for one")
+                raise ValueError("units must name the owner of each record: one for one.")
         for name, array in arrays.items():
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -231,7 +232,7 @@ def read_table(
     _check_declaration(covariates, response, domain, response_range, transform, outside, missing, delimiter, decimal)
     where = dict(where or {})
     if unit_id in (*covariates, response):
-        raise ValueError("unit_id must be another column than covariates and response")
+        raise ValueError("unit_id must be another column than covariates and response.")
     others = [*where, *([] if unit_id is None else [unit_id])]
     wanted = list(dict.fromkeys([*covariates, response, *others]))
     if isinstance(source, (str, os.PathLike)):
@@ -306,14 +307,14 @@ def _check_declaration(
     decimal: str,
 ) -> None:
     if isinstance(covariates, str) or not covariates:
-        raise ValueError("covariates must be a list of column names, such as ['easting_m', 'northing_m']")
+        raise ValueError("covariates must be a list of column names, such as ['easting_m', 'northing_m'].")
     if len({*covariates, response}) != len(covariates) + 1:
-        raise ValueError("covariates and response must be different columns, each named once")
+        raise ValueError("covariates and response must be different columns, each named once.")
     if domain.dimension != len(covariates):
-        raise ValueError(f"the domain has {domain.dimension} axes, but {len(covariates)} covariates are named")
+        raise ValueError(f"The domain has {domain.dimension} axes, but {len(covariates)} covariates are named.")
     low, high = response_range
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ValueError(f"response_range must be two finite numbers, lower first, not {response_range}")
+        raise ValueError(f"response_range must be two finite numbers, lower first, not {response_range}.")
     for name, value, choices in (
         ("transform", transform, ("none", "log")),
         ("outside", outside, ("refuse", "clamp", "drop")),
@@ -321,9 +322,9 @@ def _check_declaration(
         ("decimal", decimal, (".", ",")),
     ):
         if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}.")
     if delimiter is not None and delimiter not in DELIMITERS:
-        raise ValueError(f"delimiter must be one of {', '.join(map(repr, DELIMITERS))}, not {delimiter!r}")
+        raise ValueError(f"delimiter must be one of {', '.join(map(repr, DELIMITERS))}, not {delimiter!r}.")
 
 
 def _repetition_notes(X: Floats, y: Floats) -> list[str]:
@@ -458,7 +459,7 @@ def _decode(source: str, data: bytes, encoding: str) -> str:
     try:
         text = data.decode(encoding)
     except LookupError:
-        raise ValueError(f"encoding {encoding!r} is not known to Python; 'utf-8' and 'cp1252' are") from None
+        raise ValueError(f"encoding {encoding!r} is not known to Python; 'utf-8' and 'cp1252' are.") from None
     except UnicodeDecodeError as error:
         bad_byte = error.start
     except UnicodeError:

@@ -38,7 +38,7 @@ def records_in_chunks(
     Raises BadTable for the table, a plain ValueError for the declaration, and ImportError without pyarrow.
     """
     if isinstance(rows, bool) or int(rows) != rows or rows < 1:
-        raise ValueError(f"rows must be a whole number, 1 or more, not {rows!r}")
+        raise ValueError(f"rows must be a whole number, 1 or more, not {rows!r}.")
     rules: dict[str, Any] = {
         "covariates": covariates,
         "response": response,

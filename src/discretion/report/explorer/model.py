@@ -89,7 +89,12 @@ _ASSUMED: dict[str, type[Any]] = {each.name: each for each in (Bounded, Exponent
 
 @dataclass(frozen=True)
 class Setting:
-    """Public parameters of a release that might be made, on a domain scaled to a unit box."""
+    """Public parameters of a release that might be made, on a domain scaled to a unit box.
+
+    `mechanism`, `dimension`, `kernel` and `assumption` are among `CHOICES`; the other numbers lie in `RANGES`, which
+    also says what they are: `n`, `length_scale`, `ridge`, `scale`, `paths`, `delta`, `bound` (M) and `budget` (an
+    epsilon).
+    """
 
     mechanism: str = "posterior"
     n: int = 4_000
@@ -207,7 +212,7 @@ def _typed(value: float) -> str:
 
 
 def prices(setting: Setting) -> dict[str, Any]:
-    """Epsilon by each rule that is quick, releases within the budget, and what an attack could reach at most."""
+    """Epsilon of a `setting` by each quick rule, releases within its budget, and the most an attack could reach."""
     loss = setting.loss()
     rules = _quick(setting, loss)
     return {
@@ -225,7 +230,7 @@ def prices(setting: Setting) -> dict[str, Any]:
 
 
 def certified(setting: Setting) -> dict[str, Any]:
-    """Epsilon by the certified searches, within some seconds."""
+    """Epsilon of a `setting` by the certified searches, within `SECONDS`."""
     if setting.mechanism != "posterior" or not isinstance(setting.assumed, RecordAssumption):
         return {"rules": [], "complete": True}
     price = posterior_price(delta=setting.delta, paths=setting.paths, time_limit=SECONDS, **setting.account())
@@ -293,8 +298,9 @@ def world(setting: Setting, seed: int) -> dict[str, Any]:
     """A map drawn from a public prior, and the private version of it that the setting would release.
 
     The world is a Gaussian process with the setting's kernel on the unit square, squeezed into [-M, M]; records lie
-    anywhere in it, with noise. The private map comes from the library's own mechanism with replayable noise, which is
-    fit for made-up records only. At most `MOST_SIMULATED` records are made up, and the answer says how many.
+    anywhere in it, with noise; one `seed`, one world. The private map comes from the library's own mechanism with
+    replayable noise, which is fit for made-up records only. At most `MOST_SIMULATED` records are made up, and the
+    answer says how many.
     """
     rng = np.random.default_rng(seed)
     box = Box((0.0, 0.0), (1.0, 1.0))

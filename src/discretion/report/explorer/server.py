@@ -51,6 +51,7 @@ class Explorer:
 
     @property
     def address(self) -> str:
+        """Where the page is, with the token that opens it: whoever has it may look."""
         return f"http://{LOOPBACK}:{self.port}/{self.token}/"
 
     def serve(self) -> None:

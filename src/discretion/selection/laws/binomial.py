@@ -42,6 +42,7 @@ class Binomial(Repetitions):
 
     @property
     def mean(self) -> float:
+        """E[K] = trials * chance."""
         return self.trials * self.chance
 
     @property
@@ -108,6 +109,7 @@ class Fixed(Repetitions):
 
     @property
     def mean(self) -> float:
+        """E[K], the count."""
         return float(self.count)
 
     @property

@@ -73,6 +73,7 @@ class Capped(Repetitions):
 
     @cached_property
     def mean(self) -> float:
+        """E[K] under the cap."""
         return float(self._masses @ np.arange(self.most + 1))
 
     @property

@@ -83,6 +83,7 @@ class NegativeBinomial(Repetitions):
 
     @cached_property
     def mean(self) -> float:
+        """E[K], from `shape` and `gamma`; 1 at gamma = 1."""
         if self.gamma == 1:
             return 1.0
         log = math.log(self.gamma)
