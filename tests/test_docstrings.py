@@ -4,6 +4,7 @@ import ast
 import builtins
 import enum
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -29,19 +30,27 @@ _REFERENCE = re.compile(r"(?:(?:as in|as for|as of|see|those of)\s+|:\w+:)`{1,2}
 # --- what is public
 
 
+def referenced() -> list[tuple[str, str]]:
+    """Module and name of everything that the reference documents; a package stands for itself, with an empty name."""
+    pages = (page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    names = [full for page in pages for full in re.findall(r"^::: (\S+)", page, re.MULTILINE)]
+    return [(full, "") if is_module(full) else tuple(full.rsplit(".", 1)) for full in names]
+
+
+def is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is no package
+        return False
+
+
 def modules() -> Iterator[Any]:
     """Packages, and modules of which the reference has names; without those whose optional dependency is missing."""
-    names = {
-        "discretion",
-        *(each.name for each in pkgutil.walk_packages(discretion.__path__, "discretion.") if each.ispkg),
-    }
-    for page in (ROOT / "docs" / "reference").glob("*.md"):
-        for full in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE):
-            names.add(full.rpartition(".")[0])
-    for name in sorted(names - {"discretion.cli"}):
+    names = {each.name for each in pkgutil.walk_packages(discretion.__path__, "discretion.") if each.ispkg}
+    for name in sorted({"discretion", *names, *(module for module, _ in referenced())} - {"discretion.cli"}):
         try:
             yield importlib.import_module(name)
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             if (error.name or "").startswith("discretion"):
                 raise
 
@@ -197,6 +206,12 @@ def things():
 
 def test_there_are_many(things):
     assert len(things) > 300
+
+
+def test_what_the_reference_documents_is_declared_public():
+    loaded = {module.__name__: module for module in modules()}
+    hidden = [f"{m}.{name}" for m, name in referenced() if m in loaded and name and name not in loaded[m].__all__]
+    assert not hidden
 
 
 def test_everything_public_has_a_docstring(things):

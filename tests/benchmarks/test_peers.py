@@ -80,8 +80,7 @@ def test_why_not():
 
 
 def test_a_process_too_large_is_ended(monkeypatch):
-    monkeypatch.setattr(peers, "MOST_GIB", 1e-6)
-    monkeypatch.setattr(peers, "_resident", lambda pid: 1.0)
+    monkeypatch.setattr(peers, "_resident", lambda pid: 7.0)
     assert peers.run("digits-plane", "discretion, dense", Path("nowhere"))["failure"].startswith("out of memory")
 
 

@@ -79,7 +79,10 @@ class PathGame:
             )
 
     def posteriors(self, member: bool, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Posterior mean and variance at the candidate's place in `count` worlds."""
+        """Posterior mean and variance at the candidate's place, (count,) each, in worlds with it or without.
+
+        The worlds are drawn by `rng`.
+        """
         x = 0.5 * rng.random((count, self.n))
         x[:, self.n // 2 :] += 0.5
         label = np.ones(self.n)
@@ -90,7 +93,7 @@ class PathGame:
         return posteriors_at(self.kernel, self.ridge, x, y, 0.5)
 
     def features(self, member: bool, count: int, rng: np.random.Generator) -> Array:
-        """Features of `count` worlds, each with paths of its own, (count, 2), or (count, 1) of one path."""
+        """Features of `count` worlds with the candidate or without it: (count, 2), and (count, 1) of one path."""
         mean, variance = self.posteriors(member, count, rng)
         noise = np.sqrt(variance)[:, None] * rng.standard_normal((count, self.paths))
         values = noise if math.isinf(self.scale) else mean[:, None] + self.scale * noise
@@ -117,7 +120,7 @@ class MechanismGame:
     n_jobs: int | None = None
 
     def features(self, member: bool, count: int, rng: np.random.Generator) -> Array:
-        """Features of `count` runs on one of the data sets, seeded from `rng`, (count, k)."""
+        """Features of `count` runs on `included` for a member, else on `excluded`, seeded from `rng`: (count, k)."""
         records = self.included if member else self.excluded
         seeds = rng.integers(0, 2**63 - 1, count)
 
@@ -139,7 +142,10 @@ class PathScorer:
 
     @classmethod
     def fit(cls, members: Array, others: Array) -> PathScorer:
-        """Online: both worlds have shadows. Source: Carlini et al. 2022 (LiRA); Maciazek 2026, Appendix C."""
+        """Online: from shadows of `members` and `others`, (shadows, features).
+
+        Source: Carlini et al. 2022 (LiRA); Maciazek 2026, Appendix C.
+        """
         mean = LatentMixture.fit(members[:, 0]), LatentMixture.fit(others[:, 0])
         if members.shape[1] == 1:
             return cls(mean, None)
@@ -164,7 +170,7 @@ class OfflineScorer:
 
     @classmethod
     def fit(cls, members: Array, others: Array) -> OfflineScorer:
-        """`members` are not looked at."""
+        """From shadows of `others`, (shadows, features); `members` are not looked at."""
         return cls(np.sort(others * _TOWARDS[: others.shape[1]], axis=0))
 
     def __call__(self, features: Array) -> Array:
@@ -190,7 +196,10 @@ class GaussianScorer:
 
     @classmethod
     def fit(cls, members: Array, others: Array) -> GaussianScorer:
-        """Covariances are pooled with their diagonal, one part in a hundred, so that they can be inverted."""
+        """From shadows of `members` and `others`, (shadows, features).
+
+        Covariances are pooled with their diagonal, one part in a hundred, so that they can be inverted.
+        """
         means, roots = [], []
         for sample in (members, others):
             means.append(sample.mean(axis=0))
@@ -280,7 +289,7 @@ class MembershipAttack:
         return curve(self.members, self.others)
 
     def rate(self, false_positive: float) -> Rate:
-        """Rates at another false positive rate."""
+        """Rates at another false positive rate, strictly between 0 and 1 or a ValueError."""
         return rate_at(self.members, self.others, false_positive, self.confidence)
 
     def __str__(self) -> str:

@@ -47,7 +47,7 @@ class ReleaseGame:
     words: str
 
     def features(self, member: bool, count: int, rng: np.random.Generator) -> Array:
-        """What the attacker sees of `count` runs on one of the data sets, seeded from `rng`, (count, k)."""
+        """What the attacker sees of `count` runs on `included` for a member, else on `excluded`, (count, k)."""
         return self.runs(self.included if member else self.excluded, count, int(rng.integers(2**63 - 1)))
 
     @property

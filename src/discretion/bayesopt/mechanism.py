@@ -294,7 +294,10 @@ class LocalSearch:
         return promise.scope(self)
 
     def certificate(self, n: int, randomness: Randomness) -> Certificate:
-        """The certificate of a run, finished or not: it states the budget, not what was spent of it."""
+        """The certificate of a run on n records, finished or not: it states the budget, not what was spent of it.
+
+        It says whether `randomness` can be replayed.
+        """
         return Certificate.issue(
             self,
             n=n,

@@ -306,7 +306,7 @@ class ConvexExponential(ContinuousMechanism):
 
     @property
     def loss(self) -> BoundedRange:
-        """Bounded range epsilon."""
+        """Bounded range epsilon; ValueError where it or the range of differences is 0 or not finite."""
         if not (1e-9 < self.epsilon < math.inf and 0.0 < self.range.value < math.inf):
             raise ValueError("epsilon must be above 1e-9 and finite, and so must the range of differences.")
         return BoundedRange(

@@ -72,7 +72,7 @@ class Counts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SplitRecords:
-    """PRIVATE. Training and validation records, each as the problem takes them."""
+    """PRIVATE. Records of the inner loss, ``training``, and of the outer, ``validation``, as the problem takes them."""
 
     training: Any
     validation: Any

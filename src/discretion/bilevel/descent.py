@@ -433,5 +433,8 @@ def noisy_hypergradient(
     randomness: Randomness | None = None,
     **options: Any,
 ) -> DescentRelease:
-    """Descend privately along noisy hypergradients: see `Descent` for the options."""
+    """Descend privately along noisy hypergradients: see `Descent` for the options.
+
+    `ledger` pays and books, one that exists or its path; `randomness` is the operating system's by default.
+    """
     return run_on(Descent(problem=problem, **options), records, ledger, randomness)

@@ -415,5 +415,8 @@ def exponential(
     randomness: Randomness | None = None,
     **options: Any,
 ) -> Choice:
-    """Choose the outer variable privately among public points: see `ExponentialMechanism` for the options."""
+    """Choose the outer variable privately among public points: see `ExponentialMechanism` for the options.
+
+    `ledger` pays and books, one that exists or its path; `randomness` is the operating system's by default.
+    """
     return run_on(ExponentialMechanism(problem=problem, epsilon=epsilon, **options), records, ledger, randomness)

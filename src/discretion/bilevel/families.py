@@ -211,6 +211,11 @@ class BiasedRidge(SquareFamily):
         lambda, fixed and public.
     label_bound : float
         B.
+
+    Raises
+    ------
+    ValueError
+        A number that is not positive, or a domain of another dimension than the features.
     """
 
     domain: Domain

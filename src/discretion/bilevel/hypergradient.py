@@ -27,10 +27,10 @@ LinearSolver = Literal["cg", "neumann", "dense"]
 def implicit_gradient(
     problem: BilevelProblem, x: Floats, y: Floats, records: Any, tolerance: float, linear: LinearSolver
 ) -> Floats:
-    """PRIVATE. grad_x F - M v at (x, y), |H v - grad_y F| <= tolerance.
+    """PRIVATE. grad_x F - M v of the records at (x, y), |H v - grad_y F| <= tolerance, (d_x,).
 
-    "cg": conjugate gradients, about sqrt(kappa) log(1/tolerance) products and five vectors of memory. "neumann":
-    `neumann`. "dense": factorises H, d_y products unless the problem has H at hand.
+    `linear` says how v is found. "cg": conjugate gradients, about sqrt(kappa) log(1/tolerance) products and five
+    vectors of memory. "neumann": `neumann`. "dense": factorises H, d_y products unless the problem has H at hand.
 
     Raises:
         InnerNotCertified: the residual is larger.
@@ -54,9 +54,9 @@ def implicit_gradient(
 
 
 def neumann(multiply: Any, b: Floats, tolerance: float, least: float, most: float) -> Floats:
-    """v = s sum_{j < J} (I - s H)^j b with s = 1/most, for least I <= H <= most I.
+    """v = s sum_{j < J} (I - s H)^j b with s = 1/most, for least I <= H <= most I; multiply(v) is H v.
 
-    The residual (I - s H)^J b is at most (1 - least/most)^J |b|, whence J.
+    The residual (I - s H)^J b is at most (1 - least/most)^J |b|, which J makes half the tolerance.
     """
     s, length = 1.0 / most, float(np.linalg.norm(b))
     rate = -math.log1p(-least / most) if least < most else math.inf

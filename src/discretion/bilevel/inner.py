@@ -96,6 +96,13 @@ class InnerRelease(ProblemMechanism):
     delta : float
         At which the certificate states epsilon.
     unit : str
+
+    Raises
+    ------
+    ValueError
+        mu is not positive and finite, or x lies outside the domain.
+    Refused
+        No finite noise follows from the constants.
     """
 
     problem: BilevelProblem

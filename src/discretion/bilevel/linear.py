@@ -38,7 +38,7 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """PRIVATE. Features (n, d) and one label (n,) each."""
+    """PRIVATE. ``features`` (n, d) and one of ``labels`` (n,) each."""
 
     features: Floats
     labels: Floats

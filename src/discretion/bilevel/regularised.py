@@ -51,6 +51,13 @@ class RegularisedExponential(ContinuousMechanism):
     mu : float, optional
         Of the exact mechanism; or ``epsilon``, with which mu meets (epsilon, delta).
     m : float, optional
+
+    Raises
+    ------
+    ValueError
+        Unless one of mu and epsilon is given, positive and finite.
+    Refused
+        2K/n is not positive and finite.
     """
 
     mu: float | None = None

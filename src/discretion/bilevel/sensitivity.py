@@ -49,7 +49,10 @@ class Bound:
 
 
 def inner_shift(c: Constants, counts: Counts) -> float:
-    """|y_Z(x) - y_Z'(x)| <= D_g / (mu_g n), n training records. Also for a constrained inner problem. Attained."""
+    """|y_Z(x) - y_Z'(x)| <= D_g / (mu_g n), n training records. Also for a constrained inner problem. Attained.
+
+    `c` and `counts` as in `hypergradient_sensitivity`; MissingConstant for D_g or mu_g.
+    """
     return c.get("D_g") / (c.get("mu_g") * counts.training)
 
 
@@ -67,7 +70,7 @@ def value_change(c: Constants, counts: Counts) -> Bound:
         joint   B_f / n + L_fy D_g / (mu_g n)
         split   the larger of L_fy D_g / (mu_g n_training) and B_f / n_validation
 
-    Under add/remove B_f is the bound of |f|.
+    Under add/remove B_f is the bound of |f|. `c` and `counts` as in `hypergradient_sensitivity`.
     """
     parts = {
         "shift of the inner solution": c.get("L_fy") * inner_shift(c, counts),
@@ -131,7 +134,7 @@ def hypergradient_sensitivity(c: Constants, counts: Counts) -> Bound:
              + l [D_fy + b_fyy D_g/mu_g + w (D_gyy + r_yy D_g/mu_g)]
 
     In the split layout validation records have D_fx + l D_fy over their number, training records the rest over theirs,
-    and the larger counts.
+    and the larger counts. `c` holds the constants, `counts` the public numbers of records.
 
     Raises:
         Refused: a constrained inner problem or a kink.
@@ -172,6 +175,8 @@ def smoothness(c: Constants) -> float:
     """b_Phi, a Lipschitz constant of grad Phi_Z, for every Z, from suprema over the domain.
 
         b_fxx + b_fxy l + w (r_xy^x + r_xy l) + l [b_fxy + b_fyy l + w (r_yy^x + r_yy l)]
+
+    `c` as in `hypergradient_sensitivity`.
 
     Raises:
         Refused: a constrained inner problem or a kink.

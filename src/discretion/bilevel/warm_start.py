@@ -107,6 +107,7 @@ def warm_start(
     Args:
         choice_share: of the zCDP (eta^2/8 against mu^2/2) for the choice.
         choice: options of `ExponentialMechanism`. Others are those of `Descent`.
+        ledger, randomness: as in `noisy_hypergradient`.
 
     Raises:
         ValueError: a number out of range.

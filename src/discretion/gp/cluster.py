@@ -27,6 +27,8 @@ from discretion.gp.factor import FactorisationError, mirror
 from discretion.gp.kernels import Kernel
 from discretion.gp.path import MARGIN, NuggetTooSmall, SamplePaths, _Batch, nugget_floor
 
+__all__ = ["ClusterError", "ClusterPaths", "ClusterPosterior", "Dask"]
+
 _PATIENCE = 60.0  # seconds without a single worker before a run is given up
 _SENT = 1 << 19  # numbers sent with one task, 4 MB
 

@@ -43,7 +43,9 @@ class Paths(Protocol):
 class Engine(Protocol):
     """What a release needs of an exact engine: the law, bounds of its rounding, and its memory, from sizes alone.
 
-    A release keeps it with its mechanism: a frozen dataclass of public numbers and texts.
+    A release keeps it with its mechanism: a frozen dataclass of public numbers and texts. In what follows n counts data
+    points, m distinct points asked for, over all requests, and paths independent ones. `ridge` > 0 is the square root
+    of what is added to the diagonal, `normal(shape)` returns independent standard normals.
     """
 
     name: ClassVar[str]
@@ -67,7 +69,7 @@ class Engine(Protocol):
         ...
 
     def mean_rounding(self, n: int, m: int, ridge: float, response_bound: float) -> float:
-        """Bound of the rounding of the mean, in Euclidean norm over m points."""
+        """Bound of the rounding of the mean, in Euclidean norm over m points, for |y_i| <= `response_bound`."""
         ...
 
     def memory(self, n: int, m: int, paths: int) -> int:

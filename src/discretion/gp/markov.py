@@ -84,7 +84,10 @@ class MarkovPosterior:
         return f"MarkovPosterior({self.kernel!r}, ridge={self.ridge!r}, jitter={self.jitter!r}, n={self.n})"
 
     def places(self, x: Array) -> Array:
-        """Coordinates as times of the chain, to a lattice of 2^-120: a fixed map of each coordinate."""
+        """Coordinates as times of the chain, to a lattice of 2^-120: a fixed map of each coordinate.
+
+        ValueError at 1e150 length scales from 0.
+        """
         scaled = x * (self.chain.rate / float(scales_per_axis(self.kernel.length_scale, 1)[0]))
         if not (np.abs(scaled).max(initial=0.0) < 1e150):
             raise ValueError("coordinates divided by the length scale exceed 1e150: change the unit")
@@ -154,7 +157,8 @@ class MarkovPaths:
     """`SamplePaths` of a `MarkovPosterior`: f_l(T) ~ N(mean(T), scale^2 (k_D(T, T) + nugget I)), evaluated where asked.
 
     Parameters: `posterior`; `scale` > 0, multiplies the posterior standard deviation; `nugget` > 0, in units of the
-    prior variance; `normal(shape)`, a callable that returns independent standard normals; `paths` >= 1.
+    prior variance; `normal(shape)`, a callable that returns independent standard normals; `paths` >= 1. ValueError
+    outside these ranges.
 
     The states at the sites are drawn once, in O(n). m new points among q known ones take O((q + m) log(q + m)): a point
     is drawn from the bridge between its two neighbours, which is exact, by halving the points that lie between two

@@ -27,7 +27,10 @@ MARGIN = 8.0  # the nugget is at least this multiple of `nugget_floor`
 
 
 class NuggetTooSmall(ValueError):
-    """The nugget is below the rounding level of the factorisation; `smallest` is the least one allowed."""
+    """The nugget is below the rounding level of the factorisation; `smallest` is the least one allowed.
+
+    It depends on sizes alone: n data points, m path points and the ridge.
+    """
 
     def __init__(self, nugget: float, smallest: float, n: int, m: int, ridge: float) -> None:
         self.smallest = smallest
@@ -142,9 +145,11 @@ def nugget_floor(n: int, m: int, ridge: float) -> float:
 def mean_rounding(n: int, m: int, ridge: float, response_bound: float) -> float:
     """Bound on the Euclidean norm over m points of the rounding error of the mean that a path carries.
 
-    `response_bound` bounds |y_i|.  The mean is computed as W^T b, W = L^{-1} K_XT, b = L^{-1} y, with short
-    factors (||w_j|| <= 1, ||b|| <= ||y|| / ridge); it differs from k_X(T)^T A^{-1} y by at most this bound
-    for every X, T and y.  inf when the sizes are beyond double precision.
+    n is the number of responses; `response_bound` bounds |y_i|.  ValueError unless it is finite and not negative.
+
+    The mean is computed as W^T b, W = L^{-1} K_XT, b = L^{-1} y, with short factors (||w_j|| <= 1, ||b|| <= ||y|| /
+    ridge); it differs from k_X(T)^T A^{-1} y by at most this bound for every X, T and y.  inf when the sizes are beyond
+    double precision.
 
     Statement and proof: `docs/proofs/floor-of-noise.md`, Theorem 2.
     """
@@ -192,7 +197,7 @@ class SamplePaths:
 
     Parameters: `posterior`; `scale` > 0, multiplies the posterior standard deviation; `nugget` > 0, in units
     of the prior variance, at least 8 `nugget_floor(n, m, effective_ridge)` for m distinct points in all;
-    `normal(shape)`, a callable that returns independent standard normals; `paths` >= 1.
+    `normal(shape)`, a callable that returns independent standard normals; `paths` >= 1.  ValueError otherwise.
 
     A point keeps its value, nugget included: asked again, in the same request or later, it gets the stored
     number (equal coordinates, -0.0 being 0.0).  New points are drawn given everything drawn before.  Smooth

@@ -116,9 +116,11 @@ class PathPosterior(Posterior):
     distribution = mvn
 
     def quantile(self, value: Tensor) -> NoReturn:
+        """Refused: it was not paid for."""
         raise NotImplementedError(_NO_MOMENTS.format(name="quantiles"))
 
     def density(self, value: Tensor) -> NoReturn:
+        """Refused: it was not paid for."""
         raise NotImplementedError(_NO_MOMENTS.format(name="density"))
 
     @property
@@ -216,7 +218,7 @@ class PathModel(Model):
         return self
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refused: new records are a new data set, and a new model."""
         raise NotImplementedError(
             "A private model is not conditioned in place: new records make a new data set. Make a new PathModel, whose "
             "ledger is that of all records in it."

@@ -290,7 +290,8 @@ class PosteriorMechanism:
     def effective_nugget(self, n: int | None = None) -> float:
         """The nugget used with n records: the declared one, or 1e-6 raised to 16 times the rounding bound.
 
-        Where n is not public, that of `most_records`.
+        Where n is not public, that of `most_records`. ValueError where the declared one is below the bound, or none
+        is above it.
         """
         n = self._count(n)
         least = 16.0 * self._engine.nugget_floor(n, len(self.locations), self.effective_ridge)
@@ -605,7 +606,7 @@ class PathRelease(Release):
         return self.mechanism.locations
 
     def on_grid(self) -> NDArray[np.float64]:
-        """The paths on the mechanism's grid, shape (paths, *grid)."""
+        """The paths on the mechanism's grid, shape (paths, *grid); ValueError where it has none."""
         if self.mechanism.grid is None:
             raise ValueError("These paths were released at scattered locations; give the mechanism a grid.")
         return self.values.reshape(len(self.values), *self.mechanism.grid)
@@ -648,6 +649,9 @@ class Custodian:
     """PRIVATE. What is needed to ask released paths for more points; it holds the records' posterior.
 
     Keep it where the records are kept. It can't be pickled, printed or compared; delete it when done.
+
+    Made by a fit of the ``mechanism``: ``layers`` are the independent paths whose sum is released, rounded to a lattice
+    of ``spacing``.
     """
 
     __slots__ = ("_asked", "_layers", "_mechanism", "_requests", "_spacing")

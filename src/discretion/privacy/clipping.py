@@ -95,7 +95,10 @@ class AdaptiveClip:
 
     @staticmethod
     def fraction(unclipped: int, n: int, noise: float, randomness: Randomness) -> float:
-        """PRIVATE number of unclipped records in, PUBLIC fraction of n out, on a lattice. `noise`: of the number."""
+        """PRIVATE number of unclipped records in, PUBLIC fraction of n out, on a lattice.
+
+        `noise` is the standard deviation of what is added to the number.
+        """
         noisy = unclipped + noise * float(randomness.standard_normal(()))
         return float(to_lattice(noisy, lattice_spacing(noise))) / n
 

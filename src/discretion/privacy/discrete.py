@@ -250,7 +250,8 @@ class LatticeGaussian(_LatticeNoise):
     ) -> RenyiCurve:
         """Renyi curve ``alpha D / (2 s^2)``, D = `square_steps`, s = `steps`: that of continuous Gaussian noise.
 
-        Holds for any number of values together. Canonne, Kamath and Steinke 2020, Theorem 4;
+        ``sensitivity`` is the L2 norm of what neighbours may change, in the unit of the spacing, in ``dimension``
+        values. Holds for any number of values together. Canonne, Kamath and Steinke 2020, Theorem 4;
         `docs/proofs/discrete-gaussian.md`, Theorem 2.
         """
         rho = _up(Fraction(self.square_steps(sensitivity, dimension), 2 * self.steps**2))
@@ -265,8 +266,8 @@ class LatticeGaussian(_LatticeNoise):
 
             delta(epsilon) = P[k <= m] - e^epsilon P[k <= m - D],    epsilon = D (D - 2 m) / (2 s^2)
 
-        at all or 2,048 of the m at which it has kinks; up to 2^16 spacings to the scale. Canonne, Kamath and Steinke
-        2020, Theorem 7; `docs/proofs/discrete-gaussian.md`, Theorem 3.
+        at all or 2,048 of the m at which it has kinks; up to 2^16 spacings to the scale. ``sensitivity`` is in the unit
+        of the spacing. Canonne, Kamath and Steinke 2020, Theorem 7; `docs/proofs/discrete-gaussian.md`, Theorem 3.
 
         Raises:
             ValueError: the scale has more spacings.

@@ -50,7 +50,10 @@ class Mechanism(Protocol):
         ...
 
     def run(self, records: Any, randomness: Randomness) -> Release:
-        """The release. Called by the ledger, after the loss has been reserved."""
+        """The release, all of whose noise comes from `randomness`.
+
+        Called by the ledger, after the loss has been reserved.
+        """
         ...
 
 

@@ -57,11 +57,14 @@ class Score(ABC):
         return False
 
     def split(self, records: Any, neighbours: Neighbours, randomness: Randomness) -> tuple[Any, Any]:
-        """Records to learn from and records to score by; the second is None for scores that read none."""
+        """Records to learn from and records to score by; the second is None for scores that read none.
+
+        How they are parted depends on the relation of `neighbours` alone, and on `randomness`.
+        """
         return records, None
 
     def run_loss(self, training: PrivacyLoss, n: int | None) -> PrivacyLoss:
-        """What one run costs, score included, given what its artefact costs those it learns from."""
+        """What one run on n records costs, score included, given what its artefact costs those it learns from."""
         return training
 
 

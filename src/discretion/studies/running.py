@@ -137,7 +137,7 @@ class Report:
     size: tuple[float, float] = (9.0, 4.0)
 
     def write(self, out: Path) -> list[Path]:
-        """NAME.csv, NAME.md and NAME.png."""
+        """Write NAME.csv, NAME.md and, where it can be drawn, NAME.png into the folder `out`; return their paths."""
         table, page = out / f"{self.name}.csv", out / f"{self.name}.md"
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([self.columns, *self.rows])

@@ -126,7 +126,11 @@ class Transforms(ABC):
 
 
 class LossDerivatives:
-    """F, G and their derivatives at (x, y), all flat; see `Derivatives` in `losses.py`. G includes the regulariser."""
+    """F, G and their derivatives at (x, y), all flat; see `Derivatives` in `losses.py`. G includes the regulariser.
+
+    Made by a back end, `to`, of the `outer` and `inner` loss of one record and `inner_reg`, the regulariser, for fixed
+    `counts` of records.
+    """
 
     def __init__(self, to: Transforms, outer: Loss, inner: Loss, inner_reg: Loss | None, counts: Counts) -> None:
         f, g, reg = to.flat(outer), to.flat(inner), None if inner_reg is None else to.flat(inner_reg)
@@ -300,6 +304,7 @@ def separable_gradients(
     what the inner solver found; it depends on no other record. Dense, for d_y up to some hundred.
 
     Args:
+        outer, inner: f and g, of x, y and one record; `inner_reg`: R, of x and y.
         solver: (x, z) to flat y, written for the back end; by default `steps` Newton steps from y_init.
     """
     f, g = to.flat(outer), to.flat(inner)

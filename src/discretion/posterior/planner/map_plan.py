@@ -84,8 +84,12 @@ class MapPlan:
         IoU of all places and of none, RMSE of the best constant.
     water_filling : dict
         First guess of the kernel, and the least error of any stationary kernel, at the target epsilon.
+    prior : dict
+        The prior that was simulated, in public numbers and words.
     notes : tuple of str
         What the forecast rests on, in words.
+    simulation : Simulation
+        The worlds that scored it.
     """
 
     recommended: Recommendation

@@ -40,7 +40,7 @@ FEATURES = 160
 
 @dataclass(frozen=True)
 class Score:
-    """A mean over worlds and its standard error by world."""
+    """A mean over worlds and its standard error, ``se``, by world."""
 
     mean: float
     se: float

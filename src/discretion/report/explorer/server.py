@@ -69,7 +69,7 @@ class Explorer:
         self._server.shutdown()
 
     def answer(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """What one of `_ANSWERS` says of a query. One long computation at a time.
+        """What is answered to the page `name`, one of `_ANSWERS`, and its query. One long computation at a time.
 
         Raises:
             ValueError: the query is out of range.
