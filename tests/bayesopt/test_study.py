@@ -365,7 +365,7 @@ def test_a_ledger_is_charged_once_for_the_whole_run(tmp_path):
     with pytest.raises(NotBookable):
         Study(search(mu=0.1), n=N, ledger=ledger, randomness=SeededRandomness(0))
     other = Ledger.create(tmp_path / "m", dataset="made up", epsilon=5.0, delta=1e-5, neighbours=Neighbours.ADD_REMOVE)
-    with pytest.raises(StudyError, match="replace-one"):
+    with pytest.raises(StudyError, match="'replace' neighbours"):
         Study(search(), n=N, ledger=other)
 
 

@@ -48,7 +48,7 @@ def test_mistakes(run):
 
 def test_a_release_of_ones_own(run, tmp_path):
     mechanism = PosteriorMechanism(
-        Exponential(0.3), Box((0.0,), (1.0,)), (0.0, 10.0), 3.0, 5.0, np.linspace(0, 1, 5)[:, None], 1e-3, paths=2
+        Exponential(0.3), Box((0.0,), (1.0,)), (0.0, 10.0), 3.0, 2.0, np.linspace(0, 1, 5)[:, None], 1e-3, paths=2
     )
     file = tmp_path / "certificate.json"
     mechanism.certificate(40, SeededRandomness(0)).save(file)
