@@ -26,7 +26,7 @@ from discretion.gp import KERNELS, Box, Kernel
 from discretion.gp.fields import Field, Grid, Places, kernel_sums, rows_at_once, size, stationary_field, sum_rounding
 from discretion.gp.path import MARGIN
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
-from discretion.posterior.units import limit_contributions
+from discretion.posterior.units import limit_contributions, unit_assumptions
 from discretion.privacy import (
     Certificate,
     GaussianDP,
@@ -57,7 +57,7 @@ LIMITS = (
 WHAT = (
     "What is released is h = sum_i (y_i - c) k(x_i, .) for each response, y_i clipped and c the centre, and the "
     "density d = M sum_i k(x_i, .) if it is released, M the largest |y_i - c|, each plus one path of Gaussian noise "
-    "with the same kernel k: not a draw from the posterior of the private records. h / d estimates a local mean of "
+    "with the same kernel k: not a draw from the posterior of the private records. c + M h / d estimates a local mean of "
     "clipped responses, not a median."
 )
 
@@ -357,11 +357,7 @@ class KernelSumMechanism:
         declared = ("Domain, ranges, kernels, scale and locations were not chosen by looking at these records.",)
         if not self.n_is_public:
             declared += (f"There are at most {self.most_records:,} records.",)
-        cap = f"At most {self.contributions} records of one unit of privacy are in the sums."
-        if limited:
-            enforced += (cap,)
-        elif self.contributions > 1:
-            declared += (cap,)
+        checked, vouched = unit_assumptions(self.unit, int(self.contributions), limited=limited)
         n = n if self.n_is_public else None
         public = ("The number of records, which is treated as public.",) if self.n_is_public else ()
         return Certificate.issue(
@@ -371,8 +367,8 @@ class KernelSumMechanism:
             unit=self.unit,
             randomness=randomness,
             loss=self.privacy_loss(n),
-            enforced=enforced,
-            declared=declared,
+            enforced=enforced + checked,
+            declared=declared + vouched,
             limits=(WHAT, *public, *LIMITS),
         )
 
