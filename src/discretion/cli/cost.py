@@ -90,7 +90,8 @@ def cost_posterior(
         if neighbours is Neighbours.ADD_REMOVE:
             account = _private(context, account)
             epsilon = add_remove_epsilon(ridge=ridge, scale=scale, delta=target, **account)
-            guarantee = Guarantee(epsilon, target, None, "exact pair of one record", neighbours)
+            how = "pair of one record, " + ("its profile, worst case" if account["paths"] == 1 else "its Renyi curve")
+            guarantee = Guarantee(epsilon, target, None, how, neighbours)
             result = _result(guarantee, assumption)
             show(result, as_json=json_, lines=[_sentence(result)])
             return
