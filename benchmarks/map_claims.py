@@ -180,15 +180,16 @@ def files_reopened() -> Measured:
         out = Path(folder)
         words = ["release", "--config", "examples/london.toml", "--out", folder, "--formats", "geotiff,geoparquet"]
         subprocess.run([sys.executable, "-m", "discretion", *words], cwd=ROOT, check=True, capture_output=True)
-        x, y, *sums = np.loadtxt(out / "sums.csv", delimiter=",", skiprows=1).T
+        x, y, *sums = np.genfromtxt(out / "sums.csv", delimiter=",", skip_header=1).T
         with rasterio.open(out / "sums.tif") as file:
             rows, columns = map(np.asarray, rowcol(file.transform, x, y))
             pixels, systems = file.read()[:, rows, columns], [str(file.crs)]
         table: Any = geopandas.read_parquet(out / "sums.parquet")
         points: Any = geopandas.read_file(out / "sums.geojson")
         sets: Any = geopandas.read_file(out / "excursion.geojson")
-    named = [frame[["value_sum", "density"]].to_numpy().T for frame in (table, points)]
-    differ = sum(int((found != np.array(sums)).sum()) for found in (pixels, *named))
+    columns = ["value_sum", "density", "local_mean", "inner", "outer"]
+    named = [frame[columns].to_numpy(dtype=np.float64).T for frame in (table, points)]
+    differ = sum(int((~np.isclose(found, sums, 0.0, 0.0, equal_nan=True)).sum()) for found in (pixels, *named))
     differ += int((table.get_coordinates().to_numpy() != np.column_stack([x, y])).sum())
     systems += [f"EPSG:{each.to_epsg()}" for each in (table.crs, sets.crs)]
     apart = np.abs(np.subtract(points.get_coordinates(), table.to_crs(4326).get_coordinates())).max(axis=None)

@@ -43,9 +43,9 @@ def peers_map() -> Measured:
     return ratios("plane-4390", _PLANE, 1.5)
 
 
-@claim("speed", "The same at (10,000, 2,000)", ">= 1.3", slow=True)
+@claim("speed", "The same at (10,000, 2,000)", ">= 1.2", slow=True)
 def peers_large() -> Measured:
-    return ratios("plane-10000", _PLANE, 1.3)
+    return ratios("plane-10000", _PLANE, 1.2)
 
 
 @claim(

@@ -68,6 +68,12 @@ def test_refusals(make):
         make()
 
 
+@pytest.mark.parametrize("pair", [(0, 10), [0, 10]])
+def test_a_pair_of_numbers_is_told_how_to_be_a_range(pair):
+    with pytest.raises(ValueError, match=r"'dose' is a pair of numbers: write Linear\(0, 10\)"):
+        Space({"dose": pair})
+
+
 def test_categorical_parameters_are_refused_with_the_alternative():
     with pytest.raises(ValueError, match="select_candidate"):
         Categorical("adam", "sgd")

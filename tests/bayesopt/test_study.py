@@ -239,7 +239,7 @@ def test_a_study_is_for_one_search_and_one_process(tmp_path):
     path = tmp_path / "a.study"
     with Study(search(), n=N, path=path, randomness=SeededRandomness(1)) as study:
         study.tell(losses(study.asked))
-        with pytest.raises(StudyError, match="Another process"):
+        with pytest.raises(StudyError, match=r"still open in this process: call close\(\)"):
             Study(search(), n=N, path=path)
     for other, n in ((search(steps=5), N), (search(mu=2.0), N), (search(), N + 1)):
         with pytest.raises(StudyError, match="fixed with its first line"):
@@ -463,6 +463,37 @@ def test_records_without_a_loss_count_as_zero():
     np.testing.assert_allclose(found[0], expected, rtol=1e-12)
     np.testing.assert_allclose(found[1], expected, rtol=1e-12)
     assert np.isfinite(found[2]).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (
+            lambda x: x,
+            r"\(x\) cannot be called as per_record_loss\(x=..., rate=...\).*unexpected keyword .*'rate'",
+        ),
+        (lambda x, rate, width: x, "missing a required argument: 'width'"),
+        (lambda theta: theta, "missing a required argument: 'theta'"),
+        (lambda x, rate, /: x, "'x'"),
+        (lambda x, records=CENTRES: x, r"\(x, records\) cannot"),
+    ],
+)
+def test_a_loss_that_does_not_take_the_names_costs_nothing(tmp_path, wrong, says):
+    ledger = Ledger.create(tmp_path / "ledger", dataset="d", epsilon=5.0, delta=1e-5)
+    with pytest.raises(ValueError, match=says) as caught:
+        minimize(wrong, SPACE, n=N, steps=2, clip=1.0, mu=1.0, ledger=ledger)
+    assert repr(CENTRES) not in str(caught.value)
+    assert not ledger.entries()
+
+
+def test_a_loss_of_chunks_takes_the_chunk_first():
+    with pytest.raises(ValueError, match=r"\(chunk, x=..., rate=...\): multiple values for argument 'x'"):
+        minimize(loss, SPACE, n=N, steps=2, clip=1.0, mu=1.0, chunks=[CENTRES])
+
+
+def test_a_mean_is_told_what_to_declare():
+    with pytest.raises(PublicError, match=r"one a record.*a mean declare .* largest_loss="):
+        minimize(lambda x, rate: loss(x, rate).mean(), SPACE, n=N, steps=2, clip=1.0, mu=1.0)
 
 
 def test_an_evaluation_that_raises_says_nothing():

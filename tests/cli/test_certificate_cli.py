@@ -85,10 +85,15 @@ def test_key_sign_verify(run, booked, tmp_path):
     assert "not signed" in run("verify", certificate, "--public-key", f"{key}.pub", code=REFUSED)
     other = tmp_path / "other.pem"
     run("keygen", other)
-    assert "another key" in run("verify", signed, "--public-key", f"{other}.pub", code=REFUSED)
+    refused = run("verify", signed, "--public-key", f"{other}.pub", code=REFUSED)
+    assert "another key" in refused
+    assert "Signature does NOT match the public key given" in refused
+    assert "Signature checked" not in refused
     change(signed, unit="one hexagon")
     assert "changed after signing" in run("verify", signed, "--public-key", f"{key}.pub", code=REFUSED)
-    assert "changed after signing" in run("verify", signed, code=REFUSED)
+    refused = run("verify", signed, code=REFUSED)
+    assert "changed after signing" in refused
+    assert "Signature does NOT match the key" in refused
 
 
 def test_a_certificate_that_understates_is_refused_with_what_and_by_how_much(run, booked):
@@ -115,6 +120,7 @@ def test_the_ledger_has_the_last_word(run, booked, tmp_path):
         ({"ledger_entry": entry + "7"}, "has no entry"),
         ({"ledger_entry": "elsewhere#1"}, "has no entry"),
         ({"n": 21}, "another n"),
+        ({"unit": "one street"}, "another unit"),
     ):
         certificate.write_text(text)
         change(certificate, **changes)
@@ -130,6 +136,11 @@ def test_the_ledger_has_the_last_word(run, booked, tmp_path):
     said = run("verify", certificate, "--ledger", book, code=REFUSED)
     assert "was booked" in said
     assert "another scale" in said
+
+
+def test_the_folder_of_a_release_will_do(run, booked):
+    certificate, book = booked
+    assert run("verify", certificate.parent, "--ledger", book) == run("verify", certificate, "--ledger", book)
 
 
 def test_a_test_only_certificate_says_so(run, tmp_path):

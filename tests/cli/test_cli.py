@@ -340,5 +340,5 @@ def test_force_leaves_nothing_of_the_earlier_release(run, table, tmp_path):
 def test_the_certificate_says_which_rows_were_left_out(run, table, tmp_path):
     out = tmp_path / "out"
     run(*options(table, out, where="new_build=0", missing="drop"))
-    unit = Certificate.from_json((out / "certificate.json").read_text()).unit
-    assert "rows without new_build=0, rows with a missing value" in unit
+    limits = Certificate.from_json((out / "certificate.json").read_text()).limits
+    assert "rows without new_build=0, rows with a missing value" in limits[-1]

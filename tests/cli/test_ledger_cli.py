@@ -101,6 +101,12 @@ def test_a_ledger_from_beginning_to_end(run, place, tmp_path):
     assert ": Sales [2018], epsilon 3 at delta 1e-05 (replace neighbours, renyi)" in run("list", where)
 
 
+def test_a_large_delta_is_told_when_the_budget_is_made(tmp_path):
+    for name, delta, told in (("a", "0.01", True), ("b", "1e-3", False)):
+        words = ["ledger", "init", str(tmp_path / name), "--dataset", "d", "--epsilon", "1", "--delta", delta]
+        assert ("delta 0.01 is large" in CliRunner().invoke(app, words).stderr) is told
+
+
 def test_rules_and_fingerprints(run, place, tmp_path):
     key, table, other = tmp_path / "key", tmp_path / "sales.csv", tmp_path / "other.csv"
     key.write_bytes(bytes(range(32)))
@@ -125,7 +131,10 @@ def test_a_certificate_of_a_release_that_is_gone_is_noticed(run, tmp_path):
     rng = np.random.default_rng(1)
     sums.fit(rng.uniform(size=(50, 1)), rng.uniform(size=50))
     sums.release_.certificate.save(saved)
-    run("verify", where, "--certificate", saved)
+    said = run("verify", where, "--certificate", saved, "--head", Ledger.open(where).head())
+    assert "In order: 1 entry in 2 events." in said
+    assert "Certificate is entry 1; the kept head is event 2." in said
+    assert "Certificate is entry 1." in run("verify", where, "--certificate", saved)
     other = tmp_path / "other.json"
     other.write_text(saved.read_text().replace('"scale": ', '"scale": 1'))
     assert "for another release" in run("verify", where, "--certificate", other, code=REFUSED)

@@ -53,6 +53,7 @@ def test_a_release_of_ones_own(run, tmp_path):
     file = tmp_path / "certificate.json"
     mechanism.certificate(40, SeededRandomness(0)).save(file)
     said = run("--certificate", file, *FEW)
+    assert run("--certificate", tmp_path, *FEW) == said  # the folder of a release
     assert "one record +5" in said
     assert "becomes" in said
     assert "REFUTED" not in said

@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from typer.testing import CliRunner
 
 from discretion.cli import app
 from discretion.cli.console import BAD_INPUT
+from discretion.cli.release import _planned
+from discretion.gp import RBF, Box
+from discretion.posterior.planner import plan_map
 from discretion.spatial.frontier import Point, _apart, draw_frontier
 
 PLAN = ["plan", "map", "--n", "1500", "--domain", "0:60,0:40", "--response-range", "12:14", "--grid", "16"]
@@ -35,6 +39,7 @@ def test_a_plan_says_what_to_release_and_draws_the_frontier(run, tmp_path: Path)
     said = run(*PLAN, *QUICK, "--threshold", "13.1", "--out", picture)
     for words in ("Useful at epsilon 3", "Recommended: kernel sum", "all places", "Prior: Gaussian process, declared"):
         assert words in said
+    assert "matern32, length scale 12 by 8 in data units" in said
     assert imread(picture).shape[:2] == (1080, 1720)
 
 
@@ -110,6 +115,17 @@ def test_a_command_carries_what_was_said_of_the_problem(run):
     assert f"--scale={said['recommended']['scale']!r}" in parts
     assert not [part for part in parts if part.startswith(("--epsilon", "--rule", "--threshold"))]
     assert said["recommended"]["measure"] == "correlation"
+
+
+def test_an_automatic_release_has_the_centre_that_was_planned():
+    words: dict[str, Any] = {"epsilon": 3.0, "epsilons": (3.0,), "worlds": 20, "posterior": False, "lattice": False}
+    plan = plan_map(n=500, domain=Box((0.0,), (1.0,)), response_range=(12.0, 14.0), grid=(20,), threshold=13.4, **words)
+    path = replace(plan.recommended, mechanism="posterior", kernel=RBF(0.2), ridge=20.0, centre=13.4, paths=1)
+    own: dict[str, dict[str, Any]] = {"posterior": {"centre": 13.0}, "kernel-sum": {"centres": (13.0,)}}
+    assert _planned(replace(plan, recommended=path, useful=True), own) == "posterior"
+    assert own["posterior"] == {"centre": 13.4, "kernel": RBF(0.2), "ridge": 20.0, "paths": 1}
+    assert own["kernel-sum"]["centres"] == (13.0,)
+    assert "ridge 20, centre 13.4" in replace(plan, recommended=path).words
 
 
 def test_bad_words_for_a_plan_of_paths_get_a_plain_error(run):

@@ -69,6 +69,32 @@ def words(table: Path, out: Path, prior: str, **changes: object) -> list[object]
     return ["release", table, *(part for key, value in said.items() for part in (f"--{key}", value))]
 
 
+@pytest.mark.parametrize(
+    ("paths", "changes", "agreed"),
+    [
+        (4, {}, " in at least half of the paths"),
+        (4, {"fraction": 0.75}, " in at least 75 % of the paths"),
+        (13, {"fraction": 1}, " in all paths"),
+        (1, {}, ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["cells", "grid"])
+def test_the_legend_says_how_many_paths_agree(run, table, tmp_path, monkeypatch, paths, changes, agreed, kind):
+    """On the map; beside one another each path has its own outline, where there are 2 to 12 of cells."""
+    said = {}
+    module = {"cells": "discretion.cli.prior", "grid": "discretion.cli.sheet"}[kind]
+    for name in ("draw_map", "draw_paths"):
+        monkeypatch.setattr(f"{module}.{name}", lambda _, name=name, **look: said.update({name: look["key"].inner}))
+    given = words(table, tmp_path / "out", "squares:1", paths=paths, **changes)
+    if kind == "grid":
+        at = given.index("--prior")
+        more = "--mechanism posterior --kernel exponential --length-scale 0.3 --grid 6,5 --ridge 20"
+        given = given[:at] + given[at + 2 :] + more.split()
+    run(*given, "--no-report")
+    assert said["draw_map"] == f"price at least 0.5{agreed}"
+    assert said.get("draw_paths") == ("price at least 0.5" if 1 < paths <= (12 if kind == "cells" else 99) else None)
+
+
 @pytest.mark.parametrize(("prior", "cells", "sides"), [("lattice:0.8", 50, 7), ("squares:1", 35, 5)])
 def test_a_lattice_is_released_and_its_certificate_recomputed(run, table, tmp_path, prior, cells, sides):
     out, book = tmp_path / "out", tmp_path / "book"

@@ -19,6 +19,7 @@ from discretion.spatial import Projection, multipolygon
 
 LOWER, UPPER, GRID = (503_000.0, 155_000.0), (562_000.0, 201_000.0), (60, 47)  # cells of 1 km
 ROWS = 6_000
+COLUMNS = ["value_sum", "density", "local_mean", "inner", "outer"]
 WORDS = {
     "mechanism": "kernel-sum",
     "unit": "one sale",
@@ -70,10 +71,11 @@ def out(table, tmp_path_factory):
 
 
 def numbers(folder):
-    """Places, value sums and densities of sums.csv."""
+    """The rows of sums.csv: places and released numbers, NaN where a cell is empty."""
     rows = list(csv.reader((folder / "sums.csv").open()))
-    assert rows[0] == ["easting_m", "northing_m", "value_sum", "density"]
-    return np.array(rows[1:], dtype=np.float64)
+    assert rows[0] == ["easting_m", "northing_m", *COLUMNS]
+    assert {row[-1] for row in rows[1:]} == {row[-2] for row in rows[1:]} == {"0", "1"}
+    return np.array([[cell or "nan" for cell in row] for row in rows[1:]], dtype=np.float64)
 
 
 # --- the same numbers and the same system
@@ -84,13 +86,13 @@ def test_the_raster_reopened_by_rasterio_has_the_same_numbers_and_system(out):
     released = numbers(out)
     with rasterio.open(out / "sums.tif") as file:
         assert file.crs.to_epsg() == 27700
-        assert file.descriptions == ("value_sum", "density")
+        assert file.descriptions == tuple(COLUMNS)
         assert file.tags()["unit"] == "one sale"
         assert float(file.tags()["epsilon"]) == 3.0
         bands = file.read()
         rows, columns = rasterio.transform.rowcol(file.transform, released[:, 0], released[:, 1])
     assert bands.dtype == np.float64
-    assert bands.size == 2 * len(released)
+    assert bands.size == 5 * len(released)
     assert len(set(zip(rows, columns, strict=True))) == len(released)
     np.testing.assert_array_equal(bands[:, np.asarray(rows), np.asarray(columns)], released[:, 2:].T)
 
@@ -100,7 +102,7 @@ def test_the_table_reopened_by_geopandas_has_the_same_numbers_and_system(out):
     released = numbers(out)
     frame = geopandas.read_parquet(out / "sums.parquet")
     assert frame.crs.to_epsg() == 27700
-    found = np.column_stack([frame.geometry.x, frame.geometry.y, frame["value_sum"], frame["density"]])
+    found = np.column_stack([frame.geometry.x, frame.geometry.y, frame[COLUMNS]])
     np.testing.assert_array_equal(found, released)
 
 
@@ -109,13 +111,39 @@ def test_geojson_reopened_by_geopandas_lies_at_the_same_places_in_longitude_and_
     released = numbers(out)
     frame = geopandas.read_file(out / "sums.geojson")
     assert frame.crs.to_epsg() == 4326
-    np.testing.assert_array_equal(frame[["value_sum", "density"]].to_numpy(), released[:, 2:])
+    np.testing.assert_array_equal(frame[COLUMNS].to_numpy(dtype=np.float64), released[:, 2:])
     lonlat = Projection("EPSG:27700", Box(LOWER, UPPER)).to_lonlat(released[:, :2])
     # Seven decimals of a degree, a centimetre.
     np.testing.assert_allclose(np.column_stack([frame.geometry.x, frame.geometry.y]), lonlat, atol=1e-7)
     parquet = geopandas.read_parquet(out / "sums.parquet").to_crs(4326)
     apart = np.abs(np.column_stack([frame.geometry.x - parquet.geometry.x, frame.geometry.y - parquet.geometry.y]))
     assert apart.max() <= 1e-7
+
+
+def test_local_means_and_sets_are_those_of_the_released_sums(out):
+    """And the outlines enclose the points that the columns name: both are of one simulated quantile."""
+    shapely = pytest.importorskip("shapely")
+    geopandas = pytest.importorskip("geopandas")
+    x, y, value, density, mean, inner, outer = numbers(out).T
+    scale = json.loads((out / "certificate.json").read_text())["parameters"]["scale"]
+    enough = density >= 5.0 + 2.0 * scale  # the response lies within 1 of its centre, 13
+    assert 0 < enough.sum() < len(enough)
+    np.testing.assert_array_equal(np.isnan(mean), ~enough)
+    np.testing.assert_allclose(mean[enough], 13.0 + np.clip(value / density, -1, 1)[enough], rtol=1e-12)
+    assert 0 < inner.sum() < outer.sum() < len(outer)
+    assert (outer >= inner).all()
+    assert (mean[(inner == 1) & enough] >= 13.1).all()
+    assert (mean[(outer == 0) & enough] < 13.1).all()
+    sets = geopandas.read_file(out / "excursion.geojson").to_crs(27700).set_index("set").geometry
+    within = (LOWER[0] < x) & (x < UPPER[0]) & (LOWER[1] < y) & (y < UPPER[1])  # an outline may run along the border
+    for name, column in (("inner", inner), ("outer", outer)):
+        np.testing.assert_array_equal(shapely.contains_xy(sets[name], x, y)[within], column[within] == 1)
+
+
+def test_without_a_threshold_there_are_local_means_and_no_sets(table, tmp_path):
+    release(table, tmp_path, threshold=None)
+    with (tmp_path / "sums.csv").open() as file:
+        assert next(csv.reader(file)) == ["easting_m", "northing_m", *COLUMNS[:3]]
 
 
 # --- outlines
@@ -154,7 +182,7 @@ def test_exteriors_run_counter_clockwise_and_holes_clockwise(out):
 def test_each_outline_has_the_area_of_its_grid_points_within_a_cell_of_its_length(out, name):
     shapely = pytest.importorskip("shapely")
     geometry = sets_of(out).to_crs(27700).geometry.loc[name]
-    x, y, value_sum, density = numbers(out).T
+    x, y, value_sum, density = numbers(out).T[:4]
     field = value_sum + (13.0 - 13.1) * density
     # The grid's own border is the outline's border too; inside, the outline goes around the points of the set.
     border = (x == LOWER[0]) | (x == UPPER[0]) | (y == LOWER[1]) | (y == UPPER[1])
@@ -196,7 +224,8 @@ def test_outlines_of_rough_fields_keep_area_validity_and_winding(seed):
 
 def test_the_certificate_says_what_was_released_and_what_was_clipped(out):
     said = " ".join((out / "certificate.txt").read_text().split())
-    assert "each plus one path of Gaussian noise with the same kernel k: not a draw from the posterior" in said
+    assert "Each has noise that varies from place to place as smoothly as the sum. It is not a draw from the" in said
+    assert "sum_i" not in said
     assert "Responses are clipped to [12, 14], record by record." in said
     assert "Covariates outside the public domain are clamped to it, record by record." in said
     assert "The unit of privacy: one sale" in said
@@ -241,7 +270,10 @@ def test_paths_are_named_in_the_same_way(table, tmp_path, drawn):
     release(table, tmp_path / "a", aggregate="hexagons:6000", epsilon="9", **changes)
     assert len(drawn) == 2
     assert all("log price_gbp" in words_of(figure) for figure in drawn)
-    assert all("log price_gbp at least 13.1 (489,000)" in words_of(figure) for figure in drawn)
+    together, apart = (" ".join(" ".join(words_of(figure)).split()) for figure in drawn)
+    assert "log price_gbp at least 13.1 (489,000) in at least half of the paths" in together
+    assert "log price_gbp at least 13.1 (489,000)" in apart
+    assert "half of" not in apart
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,15 @@ def test_calibrate():
     assert again["epsilon"] == found["epsilon"]
 
 
+def test_a_range_of_responses_stands_for_their_bound():
+    words = ("calibrate", "thompson", "--rounds", "100", "--epsilon", "3")
+    of_range = result(*words, "--response-range=-3:5")
+    assert of_range == result(*words, "--response-bound", "4")
+    assert of_range["scale"] == pytest.approx(4.0 * result(*words)["scale"], rel=1e-6)
+    cost = ("cost", "thompson", "--rounds", "100", "--scale", "9")
+    assert result(*cost, "--response-range", "12:14") == result(*cost)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -45,6 +54,8 @@ def test_calibrate():
         (("cost", "--rounds", "5", "--scale", "0"), "--scale"),
         (("cost", "--rounds", "5", "--scale", "1", "--ridge", "-1"), "--ridge"),
         (("cost", "--rounds", "5", "--scale", "1", "--delta", "1"), "--delta"),
+        (("cost", "--rounds", "5", "--scale", "1", "--response-range", "2:1"), "--response-range"),
+        (("cost", "--rounds", "5", "--scale", "1", "--response-range", "1:2", "--response-bound", "1"), "give one"),
         (("cost", "--rounds", "5", "--scale", "1", "--private", "all"), "--private"),
         (("cost", "--rounds", "5", "--scale", "1", "--private", "records", "--rule", "best"), "rule"),
         (("calibrate", "--rounds", "5", "--epsilon", "0"), "epsilon"),

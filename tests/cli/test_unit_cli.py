@@ -61,7 +61,7 @@ def test_one_reading_of_each_sensor(run, table, tmp_path, mechanism):
     certificate = made(out)
     assert certificate.n == 30
     assert certificate.unit.startswith("One sensor: one of its records takes part, picked at random without looking")
-    assert any("At most 1 records of one unit" in text for text in certificate.enforced)
+    assert any("At most 1 record of one unit of privacy is among" in text for text in certificate.enforced)
     # how many were left out is for the custodian alone
     assert "270 rows left out, so that each of 30 units has at most 1" in report.read_text()
     assert not [path for path in out.iterdir() if b"270 " in path.read_bytes() and path.suffix in (".json", ".txt")]
@@ -99,6 +99,67 @@ def test_without_an_id_the_report_says_one_row(run, table, tmp_path):
     run(*words(table, out, unit_id=None))
     assert made(out).unit == "one row of the table; a person with several rows is not covered as a whole"
     assert made(out).n == 300
+    assert any("several rows of one person are not covered together" in text for text in made(out).declared)
+
+
+@pytest.mark.parametrize("mechanism", ["kernel-sum", "posterior"])
+def test_a_unit_in_words_alone_is_declared_not_checked(run, table, tmp_path, mechanism):
+    out = tmp_path / "out"
+    run(*words(table, out, unit_id=None, unit="One patient", mechanism=mechanism))
+    said = (
+        "Each row of the table is one patient; nothing checked this, and several rows of one are not covered together."
+    )
+    assert said in made(out).declared
+    run(*words(table, out, unit="One patient", mechanism=mechanism), "--force")
+    assert said not in made(out).declared
+    assert any("One value of the column of ids is one unit" in text for text in made(out).declared)
+
+
+def test_a_ledger_is_for_one_unit(run, table, tmp_path):
+    book = tmp_path / "book"
+    run("ledger", "init", book, "--dataset", "d", "--epsilon", 20, "--delta", "1e-3")
+    run(*words(table, tmp_path / "a", ledger=book, unit="one sensor"))
+    run(*words(table, tmp_path / "b", ledger=book, unit="One sensor", max_per_unit=2, delta=1e-4, most_records=99))
+    other = words(table, tmp_path / "c", ledger=book, unit_id=None, unit="one reading")
+    refused = run(*other, code=BAD_INPUT)
+    assert "protects another unit (one sensor: one of its records" in refused
+    assert len(Ledger.open(book).entries()) == 2
+    report = run("ledger", "spend-report", book)
+    assert "Unit of entry 1: one sensor: one of its" in report
+    assert "don't add up" not in report
+    run(*other, "--other-unit")
+    assert "different units don't add up" in run("ledger", "spend-report", book)
+    rows = json.loads(run("ledger", "spend-report", book, "--json"))["entries"]
+    assert [row["unit"] for row in rows] == [made(tmp_path / name).unit for name in "abc"]
+    run("certificate", "verify", tmp_path / "c", "--ledger", book)
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+def test_rows_left_out_by_rule_are_named_as_not_covered(run, table, tmp_path, relation):
+    table.write_text(table.read_text() + "\n,0.5,0.1,s3\n7,0.5,0.1,s3\n")
+    changes = {"neighbours": relation, "missing": "drop", "outside": "drop", "where": "sensor=s3", "unit_id": None}
+    changes |= {"delta": 1e-4, "most_records": 99} if relation == "add-remove" else {}
+    run(*words(table, tmp_path / "out", **changes))
+    certificate = made(tmp_path / "out")
+    given = ", given how many were kept" if relation == "replace" else ""
+    assert certificate.limits[-1] == (
+        "Left out by rule: rows without sensor=s3, rows with a missing value, rows outside the domain. "
+        f"The guarantee protects the records kept{given}."
+    )
+    assert "Left out" not in certificate.unit
+
+
+def test_a_delta_of_one_over_n_is_told(run, table, tmp_path):
+    def said(**changes: object) -> str:
+        result = CliRunner().invoke(app, [*map(str, words(table, tmp_path / "out", **changes)), "--force"])
+        assert result.exit_code == 0, result.output
+        return result.stderr
+
+    words_of_promise = "At a delta of 1/n or more a release could publish whole records"
+    assert "1/n or more" in said(unit_id=None, delta="0.0034")
+    assert words_of_promise in made(tmp_path / "out").promise
+    assert "1/n or more" not in said(unit_id=None)
+    assert words_of_promise not in made(tmp_path / "out").promise
 
 
 @pytest.mark.parametrize(

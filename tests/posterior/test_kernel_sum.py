@@ -392,7 +392,7 @@ def test_units_are_cut_and_the_certificate_says_who_saw_to_it():
     kept = limit_contributions(units, 2, np.column_stack([X, y]))
     assert kept.sum() == 20
     np.testing.assert_array_equal(run.partial(records(X, y, units)).sums, run.partial(records(X[kept], y[kept])).sums)
-    cap = "At most 2 records of one unit of privacy are in the sums."
+    cap = "At most 2 records of one unit of privacy are among the records."
     assert cap in run.run(records(X, y, units), SystemRandomness()).certificate.enforced
     declared = run.run(records(X, y), SystemRandomness()).certificate
     assert cap in declared.declared

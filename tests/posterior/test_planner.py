@@ -15,8 +15,10 @@ from discretion.posterior.excursion import intersection_over_union
 from discretion.posterior.kernel_sum import KernelSumMechanism
 from discretion.posterior.lattice_account import LatticeAccount
 from discretion.posterior.planner import GaussianPrior, PublicTable, plan_map, priors
+from discretion.posterior.planner.lattices import Hexagons, LatticePaths
+from discretion.posterior.planner.map_plan import planned_mechanism
 from discretion.posterior.planner.priors import clipped_moments
-from discretion.posterior.planner.setting import Setting
+from discretion.posterior.planner.setting import Setting, checked_setting
 from discretion.posterior.planner.simulation import Score, Simulation, _Scored, candidate, overlap
 from discretion.privacy import SeededRandomness
 from discretion.spatial import Records
@@ -220,6 +222,17 @@ def test_a_control_that_is_the_same_on_few_and_many_changes_nothing():
     assert (perfect.iou.mean, perfect.iou.se) == (pytest.approx(0.3), pytest.approx(0.0, abs=1e-12))
 
 
+def test_the_length_of_a_declared_prior_is_a_share_of_each_side_or_of_the_shortest():
+    prior, rng = GaussianPrior(0.2), np.random.default_rng(0)
+    for coordinates, lengths in (("unit", [12.0, 8.0]), ("data", [8.0, 8.0])):
+        model = prior.on(setting(coordinates=coordinates), rng)
+        assert prior.describe(model)["length_scale_in_data_units"] == pytest.approx(lengths)
+        # correlation of the field at places one length apart along each axis
+        one, *others = model.setting.coordinates_of(np.array([[20.0, 20.0], [20.0 + lengths[0], 20.0], [20.0, 12.0]]))
+        found = model.gaussian.kernel(one[None], np.array(others))
+        np.testing.assert_allclose(found, Matern32(1.0)(np.array([[0.0]]), np.array([[1.0]]))[0, 0], rtol=1e-12)
+
+
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +336,46 @@ def test_posterior_paths_stand_beside_kernel_sums():
     assert any("Posterior paths are left out" in each for each in many.notes)
 
 
+def test_paths_are_centred_at_the_threshold_and_sums_in_the_middle_of_the_range(monkeypatch):
+    words: dict[str, Any] = {"coordinates": "unit", "region": None}
+    public = (500, DOMAIN, (12.0, 14.0), (20, 20))
+    given = checked_setting(*public, threshold=13.6, centre=13.6, **words)
+    left = checked_setting(*public, threshold=13.6, centre=None, **words)
+    assert (left.centre, left.of_paths.centre, left.of_paths.bound) == (13.0, 13.6, pytest.approx(1.6))
+    assert (given.centre, given.of_paths.centre) == (13.6, 13.6)
+    assert checked_setting(*public, threshold=13.6, centre=12.9, **words).of_paths.centre == 12.9
+    assert checked_setting(*public, threshold=None, centre=None, **words).of_paths.centre == 13.0
+    # the same worlds, and the same paths at the same scales, as if the centre had been given
+    one, other = (
+        Simulation(GaussianPrior().on(each, np.random.default_rng(0)), 500**-1.1, 20.0, 20, 20, 0)
+        for each in (left, given)
+    )
+    np.testing.assert_allclose(one.path_data.sums, other.path_data.sums, atol=1e-9)
+    monkeypatch.setattr(Simulation, "_certified", lambda *_: None)
+    scales = [list(each._path_scales(RBF(0.4), 30.0, (3.0,))) for each in (one, other)]
+    assert scales[0] == scales[1]
+    lattices = [LatticePaths(each) for each in (one, other)]
+    hexagons = Hexagons(lattices[0].spacing, 0.3).lattice(left)
+    means = [each.posteriors(hexagons, 3.0, np.arange(4))[0] for each in lattices]
+    np.testing.assert_allclose(means[0], means[1], atol=1e-9)
+    for name, kernel in (("posterior", RBF(0.4)), ("lattice", Hexagons(3.0, 0.3))):
+        made = planned_mechanism(name, kernel, 30.0, 3.0, 1e-4, left)
+        assert made.parameters()["centre"] == 13.6
+    sums = planned_mechanism("kernel-sum", RBF(0.4), None, 3.0, 1e-4, left)
+    assert isinstance(sums, KernelSumMechanism)
+    assert sums.centres == (13.0,)
+
+
+@pytest.mark.slow
+def test_a_path_centred_at_a_rare_threshold_beats_one_centred_in_the_middle():
+    quick: dict[str, Any] = {**QUICK, "posterior": True, "path_worlds": 24, "threshold": 13.5}
+    best = []
+    for centre in (None, 13.0):
+        plan = plan_map(n=1_000, epsilon=9.0, epsilons=(9.0,), centre=centre, **quick)
+        best.append(max(each.iou.mean for each in plan.frontier if each.mechanism == "posterior"))
+    assert best[0] > best[1] + 0.1
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -354,6 +407,7 @@ def test_paths_on_a_lattice_are_compared_in_the_plane():
     assert json.loads(json.dumps(plan.to_dict()))["best"]["3"] == plan.best[3.0]
     made = lattice.kernel.lattice(plan.setting)
     assert made.dimension == 2
+    assert lattice.ridge is not None
     account = LatticeAccount(made, 1500, lattice.ridge)
     assert account.guarantee(lattice.scale, plan.recommended.delta).epsilon <= 3.0
     assert not [each for each in plan_map(**setting, **quick, lattice=False).frontier if each.mechanism == "lattice"]

@@ -17,6 +17,7 @@ from discretion.posterior import LOSSES
 from discretion.posterior.thompson import HorizonReached, ThompsonSampler
 from discretion.posterior.thompson_account import ChowdhuryGopalan, response_loss
 from discretion.posterior.thompson_mechanism import Responses, ThompsonMechanism
+from discretion.posterior.thompson_release import ThompsonRelease
 from discretion.privacy import (
     BudgetExceeded,
     Ledger,
@@ -136,6 +137,80 @@ def test_it_learns_where_the_mean_is_high():
     while not run.done:
         run.tell(values[[np.flatnonzero((a == C).all(axis=1))[0] for a in run.ask()]])
     np.testing.assert_array_equal(run.result().most_played, C[29])
+    np.testing.assert_array_equal(run.result().recommended(), C[29])
+
+
+# --- advice
+
+
+def of_actions(played, **changes):
+    """A release of these actions (n, d), one a round."""
+    run = mechanism(rounds=len(played), batch=1, schedule=5.0, **changes)
+    return ThompsonRelease(certificate=run.certificate(SeededRandomness(0)), actions=np.asarray(played)[:, None])
+
+
+@pytest.mark.parametrize("box", [Box((0.0, 10.0), (1.0, 30.0)), Box((-3.0, 0.0), (5.0, 0.1))])
+def test_advice_is_the_mode_of_the_later_half_smoothed_by_the_public_kernel(box, monkeypatch):
+    rng = np.random.default_rng(4)
+    played = box.from_unit(rng.integers(0, 6, size=(41, 2)) / 5)
+    played[[3, 30]] = np.nan  # lost
+    release = of_actions(played, actions=box, kernel=Matern52((0.3, 0.2)))
+    late = played[~np.isnan(played[:, 0])][19:]
+    for kernel, given in ((Matern52((0.3, 0.2)), {}), (RBF(0.05), {"kernel": RBF(0.05)})):
+        found = release.recommended(**given)
+        height = [sum(kernel(box.unit(u[None]), box.unit(a[None]))[0, 0] for a in late) for u in late]
+        assert (found == late).all(axis=1).any()
+        assert height[int(np.flatnonzero((found == late).all(axis=1))[0])] == pytest.approx(max(height), rel=1e-12)
+        monkeypatch.setattr("discretion.posterior.thompson_release._BLOCK", 7)
+        np.testing.assert_array_equal(release.recommended(**given), found)
+    with pytest.raises(ValueError, match="No action"):
+        of_actions(np.full((3, 2), np.nan), actions=box).recommended()
+
+
+def test_early_wandering_and_a_pile_at_the_edge_are_no_advice():
+    line = np.linspace(0, 1, 51)[:, None]
+    late = [line[i] for i in range(24, 37) for _ in range(2)] + [line[0]] * 5
+    release = of_actions([line[0]] * 30 + late, actions=line, kernel=Matern52(0.2))
+    assert release.most_played == 0.0
+    assert release.recommended() == 0.6
+
+
+def test_advice_beats_the_count_on_simulated_runs():
+    """Bumps in a square at epsilon 5: the count piles up in its corners."""
+    axis = np.linspace(0, 1, 12)
+    points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    run = ThompsonMechanism.calibrated(
+        epsilon=5.0,
+        delta=1e-5,
+        kernel=Matern52(0.3),
+        actions=points,
+        response_range=(-1.3, 1.3),
+        rounds=200,
+        ridge=28.0,
+    )
+    regret = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        centre = rng.uniform(0.2, 0.8, 2)
+
+        def value(actions, centre=centre):
+            return 2 * np.exp(-((actions - centre) ** 2).sum(axis=-1) / 0.08) - 1
+
+        played = ThompsonSampler(run, randomness=SeededRandomness(seed))
+        while not played.done:
+            played.tell(value(played.ask()) + rng.uniform(-0.3, 0.3, 1))
+        found = played.result()
+        regret.append(value(points).max() - value(np.array([found.most_played, found.recommended()])))
+    most, advised = np.mean(regret, axis=0)
+    assert advised < most / 3
+
+
+def test_a_mechanism_is_printed_without_its_candidates():
+    words = repr(mechanism(actions=np.arange(400.0).reshape(200, 2)))
+    assert words.startswith("ThompsonMechanism(kernel=Matern52(length_scale=0.4), actions=<candidates of shape (200, ")
+    assert "rounds=5" in words
+    assert len(words) < 500
+    assert "actions=Box(lower=(0.0, 0.0)" in repr(mechanism(actions=Box((0, 0), (1, 1))))
 
 
 @pytest.mark.parametrize("private", ["responses", "records"])
@@ -430,7 +505,7 @@ def test_files_that_do_not_belong(tmp_path):
     with opened(tmp_path) as run:
         run.tell(answer(run.ask()))
         run.tell(answer(run.ask()))
-        with pytest.raises(RunError, match="Another process"):
+        with pytest.raises(RunError, match="still open in this process"):
             opened(tmp_path)
     for other in (mechanism(rounds=6), mechanism(ridge=2.0), mechanism(actions=C[::-1])):
         with pytest.raises(RunError, match="other parameters"):

@@ -12,7 +12,16 @@ from discretion import RBF, Box, Neighbours, PosteriorMechanism, PosteriorSample
 from discretion.gp import DensePosterior
 from discretion.posterior import KernelSum, ResponseOnly, Separated
 from discretion.posterior.records import Records
-from discretion.posterior.units import bounded_contributions, checked_ids, owned_records, unit_in_words
+from discretion.posterior.units import (
+    ONE_ROW,
+    bounded_contributions,
+    checked_ids,
+    each_row,
+    owned_records,
+    same_unit,
+    unit_assumptions,
+    unit_in_words,
+)
 from discretion.privacy import GaussianDP, PublicError, SeededRandomness
 
 UNIT = Box((0.0,), (1.0,))
@@ -198,7 +207,7 @@ def test_case_71_sensors_not_readings():
     assert certificate.n == 30
     assert certificate.unit == unit_in_words("one sensor", 1)
     assert "picked at random without looking" in certificate.unit
-    assert any("At most 1 records of one unit" in text for text in certificate.enforced)
+    assert any("At most 1 record of one unit of privacy is among" in text for text in certificate.enforced)
 
     few = PosteriorSampler(UNIT, (-1, 1), ridge=20.0, scale=1.0, grid=5, delta=1e-4, contributions=4)
     found = few.fit(X, y, units=sensor).release_.certificate
@@ -213,6 +222,39 @@ def test_case_71_sensors_not_readings():
 
     nobody = PosteriorSampler(UNIT, (-1, 1), ridge=20.0, scale=1.0, grid=5).fit(X, y).release_.certificate
     assert nobody.unit == "one record (its covariates and its response)"
+
+
+@pytest.mark.parametrize("model", [PosteriorSampler, KernelSum])
+def test_without_owners_the_certificate_declares_what_a_row_is(model):
+    rng = np.random.default_rng(0)
+    X, y, patient = rng.uniform(size=(30, 1)), rng.uniform(-1, 1, 30), np.repeat(np.arange(10), 3)
+    plain = {"scale": 1.0, "grid": 5, "delta": 1e-4}
+    said = (
+        "Each row of the table is one patient; nothing checked this, and several rows of one are not covered together."
+    )
+    rows = model(UNIT, (-1, 1), unit="One patient", **plain).fit(X, y).release_.certificate
+    assert said in rows.declared
+    owned = model(UNIT, (-1, 1), unit="One patient", **plain).fit(X, y, units=patient).release_.certificate
+    assert said not in owned.declared
+    assert "One value of the column of ids is one unit: whoever has two values counts as two." in owned.declared
+    nobody = model(UNIT, (-1, 1), **plain).fit(X, y).release_.certificate
+    assert any("nothing checked whose it is" in text for text in nobody.declared)
+    assert said in " ".join(rows.text().split())
+
+
+def test_sentences_about_units():
+    assert each_row("NHS patient; as registered").startswith("Each row of the table is NHS patient; nothing")
+    assert "several rows of one person" in each_row(ONE_ROW)
+    assert unit_assumptions("one sale", 1, limited=True)[0] == (
+        "At most 1 record of one unit of privacy is among the records.",
+    )
+    assert unit_assumptions("one sale", 2, limited=False) == (
+        (),
+        ("At most 2 records of one unit of privacy are among the records.",),
+    )
+    assert same_unit(unit_in_words("One patient.", 1), unit_in_words("one patient", 1_000))
+    assert not same_unit(unit_in_words("one patient", 1), "one patient")
+    assert not same_unit("one visit", "one patient")
 
 
 def test_kernel_sums_pick_at_random_and_keep_the_number_of_rows_private():

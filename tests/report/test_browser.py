@@ -3,10 +3,15 @@
 import json
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from benchmarks.browser import AXE, WIDTHS, axe, browser, find
+from discretion.privacy import Certificate
 from discretion.report import audit_page
+from discretion.report.page import Contents
+from discretion.report.page import page as page_of
+from discretion.report.scene import Layer, Line, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +133,75 @@ def test_the_pointer_reads_values(page, released):
         readings.add(window.script("return document.getElementById('readout').textContent"))
     assert len(readings) == 3
     assert all("local mean" in each or "too few records" in each for each in readings)
+
+
+HALVES = {"Surely yes": (0.6, 0.85), "Surely no": (0.6, 0.15), "Undecided": (0.6, 0.5)}
+
+
+def answering(released, file):
+    """A map whose left half has no value, though the outlines go on there: yes above, no below, undecided between."""
+
+    def box(low):
+        return [[np.array([[0.0, low], [1.0, low], [1.0, 1.0], [0.0, 1.0], [0.0, low]])]]
+
+    values = np.tile(np.linspace(0.0, 1.0, 21), (21, 1))
+    values[:, :10] = np.nan
+    scene = Scene(
+        (0.0, 0.0, 1.0, 1.0), (21, 21), (Layer("Local mean", values, "u"),), between=True, question="Is it so?",
+        lines=(Line("Surely yes inside", box(0.7)), Line("Surely no outside", box(0.3), True)),
+        answers=(0.3, 0.4, 0.3),
+    )  # fmt: skip
+    made = Certificate.from_json((released / "sums" / "certificate.json").read_text())
+    file.write_text(page_of(Contents(made, scene=scene.data())))
+    return file
+
+
+def test_each_answer_is_marked_where_it_holds_and_nowhere_else(window, released, tmp_path):
+    file = answering(released, tmp_path / "answers.html")
+    piece = """
+        const canvas = document.getElementById('canvas'), side = 0.96 * Math.min(canvas.width, canvas.height);
+        const x = canvas.width / 2 + (arguments[0] - 0.5) * side, y = canvas.height / 2 + (0.5 - arguments[1]) * side;
+        const size = Math.round(0.1 * side), copy = document.createElement('canvas');
+        [copy.width, copy.height] = [size, size];
+        const pen = copy.getContext('2d', {willReadFrequently: true});
+        pen.drawImage(canvas, x, y - size / 2, size, size, 0, 0, size, size);
+        return [...pen.getImageData(0, 0, size, size).data];
+    """
+    for dark in (False, True):
+        for width in (360, 1280):
+            window.visit(file.as_uri(), width=width, dark=dark)
+            window.settle()
+            assert not any(any(window.script(piece, 0.2, y)[3::4]) for _, y in HALVES.values())
+            for i, name in enumerate(HALVES):
+                before = {each: window.script(piece, *place) for each, place in HALVES.items()}
+                words = window.script(
+                    "const i = document.querySelectorAll('#controls input[type=checkbox]')[arguments[0]]; i.click(); "
+                    "return i.parentElement.textContent", i
+                )  # fmt: skip
+                window.settle()
+                after = {each: window.script(piece, *place) for each, place in HALVES.items()}
+                assert words.startswith(name)
+                assert "0 % of the places" in words
+                assert [each for each in HALVES if before[each] != after[each]] == [name]
+    assert window.script("return [...document.querySelectorAll('legend')].map((e) => e.textContent)") == [
+        "Colours show", "Is it so?", "Outlines"
+    ]  # fmt: skip
+
+
+def test_the_readout_answers_only_where_there_is_a_value(window, released, tmp_path):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    window.visit(answering(released, tmp_path / "answers.html").as_uri())
+    canvas = window.driver.find_element(By.ID, "canvas")
+    side = 0.96 * window.script("return Math.min(arguments[0].clientWidth, arguments[0].clientHeight)", canvas)
+    said = []
+    for x, y in (*HALVES.values(), (0.2, 0.15)):
+        place = round((x - 0.5) * side), round((0.5 - y) * side)
+        ActionChains(window.driver).move_to_element_with_offset(canvas, *place).perform()
+        said.append(window.script("return document.getElementById('readout').textContent"))
+    assert [next((each for each in HALVES if each in text), None) for text in said] == [*HALVES, None]
+    assert "too few records" in said[3]
 
 
 def test_the_theme_follows_the_reader_and_the_button(page):

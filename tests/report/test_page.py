@@ -11,20 +11,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.path import Path as MatplotlibPath
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from benchmarks import planted
 from benchmarks.markup import Markup
 from discretion import Ledger, Matern32, PosteriorMechanism
+from discretion.audit.membership import MechanismGame, attack
+from discretion.audit.rates import clopper_pearson
 from discretion.bayesopt import SGD, Linear, LocalSearch, Study
 from discretion.cli import app
 from discretion.gp import Box
 from discretion.posterior import KernelSumMechanism, ThompsonMechanism, ThompsonSampler
-from discretion.posterior.confidence import local_mean
+from discretion.posterior.confidence import excursion_sets, local_mean
 from discretion.posterior.records import Records
-from discretion.privacy import Certificate, PureDP, Release, SeededRandomness
+from discretion.privacy import Certificate, GaussianDP, PureDP, Release, SeededRandomness, gaussian_mu, round_up
+from discretion.privacy.power import attack_power
 from discretion.report import View, audit_page, report, report_folder, write_folder_report
-from discretion.report.folder import digest, read_scene
+from discretion.report.folder import digest, in_words, read_scene
 from discretion.report.scene import ABSENT, MOST_VALUES, RAMP, Layer, Scene
 from discretion.selection import Outcome, SelectionRelease
 from discretion.spatial import maps
@@ -124,7 +129,7 @@ def test_who_spent_the_budget_is_not_on_the_page(released):
 
 def test_the_map_shows_the_released_numbers(released):
     data = json.loads(Markup(page_of(released, "sums")).data["map-data"])
-    table = np.loadtxt(released / "sums" / "sums.csv", delimiter=",", skiprows=1)
+    table = np.genfromtxt(released / "sums" / "sums.csv", delimiter=",", skip_header=1)
     made = Certificate.from_json((released / "sums" / "certificate.json").read_text())
     scale, (columns, rows) = made.parameters["scale"], data["grid"]
     assert (columns, rows) == (31, 25)
@@ -272,6 +277,103 @@ def test_a_release_along_one_covariate_is_a_chart(released, tmp_path):
     assert "What was released along easting_m." in page
 
 
+# --- in words that are true
+
+
+def test_the_estimate_is_called_one_and_what_is_sure_stands_beside_it():
+    mechanism = sums(scale=6.0, delta=1e-3, grid=(12, 12))
+    X = np.random.default_rng(0).uniform(size=(4_000, 2))
+    release = mechanism.run(Records(X, 0.4 + 0.2 * X[:, 0]), SeededRandomness(1))
+    data = json.loads(Markup(report(release, view=View(floor=3.0, threshold=0.5))).data["map-data"])
+    sets, shown = excursion_sets(release, 0.5, ">", 0.95), ~np.isnan(local_mean(release, 3.0).values)
+    sure, maybe = sets.inner[shown].mean(), (sets.outer & ~sets.inner)[shown].mean()
+    assert min(sure, maybe, 1 - sure - maybe) > 0.02
+    # The quantile of the sets is simulated anew: places at the edge may go to either side.
+    assert data["answers"] == pytest.approx([sure, maybe, 1 - sure - maybe], abs=0.03)
+    assert sum(data["answers"]) == pytest.approx(1.0)
+    estimate = (local_mean(release, 3.0).values[shown] >= 0.5).mean()
+    sure, maybe, no = data["answers"]
+    words = (
+        f"The estimate is at least 0.5 at {100 * estimate:.0f}\xa0% of the places shown; surely so at "
+        f"{100 * sure:.0f}\xa0%, undecided at {100 * maybe:.0f}\xa0%, surely not at {100 * no:.0f}\xa0%."
+    )
+    assert words in data["words"]
+    assert data["question"] == "Is the local mean at least 0.5?"
+
+
+def test_the_files_say_the_same_of_what_is_sure(released):
+    data = json.loads(Markup(page_of(released, "sums")).data["map-data"])
+    assert sum(data["answers"]) == pytest.approx(1.0)
+    assert data["question"] == "Is the local mean at least 13.28 (585,000)?"
+    features = json.loads((released / "sums" / "excursion.geojson").read_text())["features"]
+    by_kind = {each["properties"]["set"]: each["geometry"]["coordinates"] for each in features}
+    table = np.loadtxt(released / "sums" / "sums.csv", delimiter=",", skiprows=1)
+    lonlat = Projection("EPSG:27700", planted.DOMAIN).to_lonlat(table[:, :2])
+    shown = ~np.isnan(unpacked(data["layers"][0]).reshape(25, 31).T.ravel())
+    for kind, share in (("inner", data["answers"][0]), ("outer", 1 - data["answers"][2])):
+        inside = np.zeros(len(lonlat), dtype=bool)
+        for rings in by_kind[kind]:
+            for ring in rings:
+                inside ^= MatplotlibPath(ring).contains_points(lonlat)
+        assert inside[shown].mean() == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize(("share", "text"), [(0, "0"), (0.004, "under 1"), (0.4, "40"), (0.999, "over 99"), (1, "100")])
+def test_nowhere_and_everywhere_are_never_rounded_to(share, text):
+    values = np.where(np.arange(1_000) < 1_000 * share, 1.0, -1.0)
+    said = in_words("x", values, 0.0, False, View())
+    assert f" 0 at {text}\xa0% of the places shown." in said
+
+
+def test_paths_without_sets_are_an_estimate_too(released):
+    words = json.loads(Markup(page_of(released, "paths")).data["map-data"])["words"]
+    assert "The estimate is at least 13" in words
+    assert "surely" not in words
+
+
+def test_delta_is_no_chance_of_failure(released):
+    text = Markup(page_of(released, "sums")).text
+    assert "no more than the factor e^epsilon, plus delta" in text
+    assert "not a chance of failure" in text
+    # A Gaussian loss is normal with mean mu^2/2 and variance mu^2: it passes epsilon more often than delta.
+    for epsilon, delta in ((0.1, 1e-5), (1.0, 1e-5), (8.0, 1e-3)):
+        mu = gaussian_mu(epsilon, delta)
+        assert norm.sf((epsilon - mu**2 / 2) / mu) > 1.5 * delta
+    root = Path(__file__).parents[2]
+    for file in (*(root / "docs").rglob("*.md"), root / "README.md", *(root / "src").rglob("*.py")):
+        said = " ".join(file.read_text(encoding="utf-8").split()).lower()
+        wrong = re.search(
+            r"(chance|probability) that (the|a|this) \W*(\" \")?(bound|promise|guarantee|loss) fails", said
+        )
+        assert wrong is None, (file, wrong[0])
+
+
+def test_what_is_not_protected_is_in_plain_words(released):
+    limits = Certificate.from_json((released / "sums" / "certificate.json").read_text()).limits
+    text = Markup(page_of(released, "sums")).text
+    assert "What is released at a place is a sum over all records" in text
+    assert not [each for each in limits if re.search(r"sum_|k\(|[a-z]_[a-z]\b", each)]
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "1.2", "2.0.0rc1", "1.0.post2", "0.3.dev4"])
+def test_a_version_stands_in_the_command(released, version):
+    made = Certificate.from_json((released / "sums" / "certificate.json").read_text())
+    assert f"pip install discretion=={version}\n" in Markup(report(replace(made, library_version=version))).text
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["unknown", "1.0; curl x | sh", "1.0\ncurl x | sh", "1.0 other==2", "1.0 --index-url x", "1.0+local", "1.0\n"],
+)  # fmt: skip
+def test_what_is_no_version_never_becomes_a_command(released, version):
+    made = Certificate.from_json((released / "sums" / "certificate.json").read_text())
+    page = report(replace(made, library_version=version))
+    block = re.search(r"<pre>(.*?)</pre>", page, re.S)[1]
+    assert block.split("\n")[0].startswith("discretion certificate verify certificate.json")
+    assert "pip install" not in page
+    assert "curl" not in block
+
+
 # --- other kinds of releases
 
 
@@ -362,6 +464,62 @@ def test_an_audit_stands_beside_the_claim(released, tmp_path):
     assert "Audit of a private release" in (tmp_path / "report.html").read_text()
     assert Markup(refuted).mistakes == []
     assert "refutes the claim" in refuted
+
+
+def measured(share: float, trials: int, aim: float = 0.05) -> dict[str, Any]:
+    """An audit's dictionary whose attack found this share."""
+    ends = {"interval": clopper_pearson(round(share * trials), trials, 0.95)}
+    ends |= {"false_positive_interval": clopper_pearson(round(aim * trials), trials, 0.95)}
+    rates = [{"false_positive": aim, "true_positive": share, "excess": share - aim, **ends}]
+    return {
+        "rates": rates, "trials": trials, "auc": 0.53, "epsilon_lower": 0.1, "claimed": 1.0, "delta": 1e-5,
+        "confidence": 0.95, "refuted": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("share", "trials", "reading"),
+    [
+        (0.0877, 10_000, "within the error of 10,000 trials"),
+        (0.06, 10_000, "below it"),
+        (0.2, 10_000, "above it by more than the error of 10,000 trials"),
+        (0.0877, 10_000_000, "above it by more than the error of 10,000,000 trials"),
+    ],
+)
+def test_what_an_attack_reached_stands_beside_its_ceiling(share, trials, reading):
+    loss = GaussianDP(gaussian_mu(1.0, 1e-5), neighbours="replace")
+    made = sums(scale=1.0, delta=1e-5, grid=(4, 4)).run(
+        Records(np.full((3, 2), 0.5), np.full(3, 0.5)), SeededRandomness(1)
+    ).certificate  # fmt: skip
+    found = measured(share, trials)
+    page = report(replace(made, loss=loss.to_dict()), audit=found)
+    assert Markup(page).mistakes == []
+    row = re.search(r'<tr><th scope="row">5 %</th>(.*?)</tr>', page)[1]
+    low, high = found["rates"][0]["interval"]
+    ceiling = round_up(100 * attack_power(loss), 1)
+    cells = [f"{100 * share:.3g} %", f"{100 * low:.3g} to {100 * high:.3g} %", f"{ceiling} %"]
+    assert re.findall("<td>(.*?)</td>", row) == cells
+    assert f"Beside the most that any attack finds: at 5 % false alarms {reading}." in Markup(page).text
+    # The same figure as where the promise is put in numbers.
+    assert f"{ceiling} % of true cases at 5 % false alarms" in Markup(page).text
+
+
+def test_repetitions_have_the_mean_of_their_intervals():
+    runs = [measured(0.08, 1_000), measured(0.10, 1_000)]
+    means = [{"false_positive": 0.05, "true_positive": 0.09}]
+    page = audit_page(measured(0.09, 1_000) | {"rates": means, "repetitions": 2, "each": runs})
+    low, high = (np.mean([run["rates"][0]["interval"][end] for run in runs]) for end in (0, 1))
+    assert f"<td>9 %</td><td>{100 * low:.3g} to {100 * high:.3g} %</td>" in page
+    assert "95 % interval" in page
+
+
+def test_an_audit_says_how_many_trials_it_had():
+    rng = np.random.default_rng(0)
+    game = MechanismGame(None, None, None, None, None)
+    object.__setattr__(game, "features", lambda member, count, _: rng.standard_normal((count, 1)) + member)
+    found = attack(game, shadows=50, trials=64).to_dict()
+    assert found["trials"] == 64
+    assert all(each["false_positive_interval"][0] <= each["false_positive_interval"][1] for each in found["rates"])
 
 
 def test_a_release_without_a_bound_says_so():

@@ -309,9 +309,11 @@ class MembershipAttack:
                     "true_positive": r.true_positive,
                     "excess": r.excess,
                     "interval": list(r.true_positive_interval),
+                    "false_positive_interval": list(r.false_positive_interval),
                 }
                 for r in self.rates
             ],
+            "trials": len(self.members),
             "auc": self.auc,
             "epsilon_lower": self.epsilon_lower,
             "delta": self.delta,

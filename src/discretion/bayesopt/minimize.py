@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -65,7 +66,8 @@ def minimize(
         unsafe_diagnostics: see `Study`.
 
     Raises:
-        ValueError: not exactly one of mu and epsilon; a parameter out of range.
+        ValueError: not exactly one of mu and epsilon; a parameter out of range; a loss that does not take the names of
+            the space. Nothing was spent.
         MechanismFailed: an evaluation raised an exception; nothing of its message is kept, as it may quote a record.
     """
     if (mu is None) == (epsilon is None):
@@ -77,6 +79,11 @@ def minimize(
         search = LocalSearch(space, mu=mu, delta=delta, steps=steps, clip=clip, **parameters)
     if chunks is not None and search.sample_rate is not None:
         raise ValueError("Give chunks or sample_rate, not both.")
+    _check_signature(
+        per_record_loss,
+        search.space.names,
+        "chunk" if chunks is not None else "rows" if search.sample_rate is not None else None,
+    )
     files: dict[str, Any] = {"path": path, "private": private}
     with Study(
         search, n=n, **files, ledger=ledger, randomness=randomness, unsafe_diagnostics=unsafe_diagnostics
@@ -101,13 +108,32 @@ def minimize(
         return study.result()
 
 
+def _check_signature(loss: Callable[..., Any], names: Sequence[str], first: str | None) -> None:
+    """Refuse a loss that cannot be called with the parameters by name. Its signature is public; its errors are not."""
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):
+        return  # one that has none to look at, such as some functions written in C
+    try:
+        signature.bind(*([] if first is None else [None]), **dict.fromkeys(names))
+    except TypeError as error:
+        call = ", ".join([*([] if first is None else [first]), *(f"{name}=..." for name in names)])
+        has = ", ".join(signature.parameters)  # names alone: the default of one may be the records
+        raise ValueError(
+            f"per_record_loss({has}) cannot be called as per_record_loss({call}): {error}. Nothing was spent."
+        ) from None
+
+
 def _told(study: Study, columns: list[Any], rows: int) -> None:
     if study.search.aggregate:
         study.tell_mean(_attempted(lambda: np.array([float(column) for column in columns])))
         return
     if not _attempted(lambda: all(np.shape(column) == (rows,) for column in columns)):
         wanted = f"{study.n} losses, shape (n,)" if study.search.sample_rate is None else "losses"
-        raise PublicError(f"per_record_loss must return {wanted}, one a record.")
+        raise PublicError(
+            f"per_record_loss must return {wanted}, one a record. For one that returns a mean declare the range of the "
+            "losses in it, largest_loss=, which needs more noise."
+        )
     study.tell(_attempted(lambda: _table(columns, rows)))
 
 

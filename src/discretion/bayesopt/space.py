@@ -176,6 +176,13 @@ class Categorical:
         )
 
 
+def _range(value: Any) -> tuple[float, float] | None:
+    """The ends of a range as other libraries take them, if it is one."""
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(end, int | float) for end in value):
+        return value[0], value[1]
+    return None
+
+
 @dataclass(frozen=True)
 class Space:
     """Named parameters, all public; theta is in the order of the names.
@@ -193,6 +200,8 @@ class Space:
         if not isinstance(self.dimensions, Mapping) or not self.dimensions:
             raise ValueError('Give a dictionary of parameters, such as {"rate": Log(1e-4, 1.0)}.')
         for name, each in self.dimensions.items():
+            if (ends := _range(each)) is not None:
+                raise ValueError(f"Parameter {name!r} is a pair of numbers: write Linear({ends[0]!r}, {ends[1]!r}).")
             if not isinstance(name, str) or not isinstance(each, Dimension):
                 raise ValueError(
                     f"Parameter {name!r} must be Linear, Log, Logit or Integer. Categorical and conditional parameters "

@@ -30,7 +30,9 @@ from discretion.selection.recomputation import selection_losses
 
 certificate = typer.Typer(no_args_is_help=True, help="Sign certificates, and verify them.")
 
-File = Annotated[Path, typer.Argument(metavar="CERT", help="certificate.json of a release, signed or not.")]
+File = Annotated[
+    Path, typer.Argument(metavar="CERT", help="Folder of a release, or its certificate.json, signed or not.")
+]
 MOST_BYTES = 1 << 26
 LOSSES = OF_POSTERIORS | OF_SEARCHES | OF_BILEVEL
 
@@ -62,6 +64,7 @@ def sign(
 ) -> None:
     """Sign a certificate: whoever has the public key can tell that nothing in it was changed since."""
     with plain_errors():
+        file = file_of(file)
         made = read(file)
         if isinstance(made, SignedCertificate):
             raise ValueError(f"{file} is signed already; sign the certificate itself.")
@@ -101,13 +104,13 @@ def verify_(
         found = read(file)
         made = found.certificate if isinstance(found, SignedCertificate) else found
         key = None if public_key is None else read_public_key(public_key)
-        signature, refused = "none", []
+        signature, fits, refused = "none", True, []
         if isinstance(found, SignedCertificate):
             signature = fingerprint(found.public_key)
             try:
                 found.verify_signature(key)
             except BadSignature as error:
-                refused += [str(error)]
+                fits, refused = False, [*refused, str(error)]
         elif key is not None:
             refused += ["It is not signed."]
         losses = LOSSES
@@ -123,7 +126,7 @@ def verify_(
         lines = checked.lines()
         lines[0] = lines[0].replace("VERIFIED", "REFUSED") if refused else lines[0]
         lines[1:1] = [f"Refused: {reason}" for reason in refused if reason not in checked.refused]
-        lines += [_who_signed(signature, key is not None)]
+        lines += [_who_signed(signature, key is not None, fits)]
         show(
             {
                 "verified": not refused,
@@ -145,7 +148,14 @@ def verify_(
             raise typer.Exit(REFUSED)
 
 
-def read(file: Path) -> Certificate | SignedCertificate:
+def file_of(place: Path) -> Path:
+    """The certificate's file: of a release's folder the one in it."""
+    return place / "certificate.json" if place.is_dir() else place
+
+
+def read(place: Path) -> Certificate | SignedCertificate:
+    """The certificate in a file, or in the folder of a release."""
+    file = file_of(place)
     if file.stat().st_size > MOST_BYTES:
         raise ValueError(f"{file}: no certificate is as large as this file.")
     try:
@@ -156,9 +166,12 @@ def read(file: Path) -> Certificate | SignedCertificate:
         raise ValueError(f"{file}: {error}") from None
 
 
-def _who_signed(signature: str, known: bool) -> str:
+def _who_signed(signature: str, known: bool, fits: bool) -> str:
     if signature == "none":
         return "Not signed: nothing shows who made this certificate, or that its words were not changed."
+    if not fits:
+        whose = "the public key given" if known else f"the key {signature}"
+        return f"Signature does NOT match {whose}: nothing shows who made this certificate."
     if known:
         return f"Signature checked with the public key given: {signature}."
     return f"Signed with the key {signature}; whose it is, only --public-key from a source you trust can tell."
@@ -179,7 +192,7 @@ def _not_booked(made: Certificate, book: Ledger) -> list[str]:
     # What the ledger was told beforehand may leave open (null) what the certificate then says, such as a nugget.
     told = about.get("parameters", {})
     other = [key for key, value in told.items() if value is not None and made.parameters.get(key, value) != value]
-    names = {"mechanism": made.mechanism, "n": made.n}
+    names = {"mechanism": made.mechanism, "n": made.n, "unit": made.unit}
     other += [key for key, value in names.items() if key in about and about[key] not in (value, None)]
     reasons = [f"The ledger's entry {number} has another {key}." for key in other]
     booked = entry.loss.epsilon(made.delta)

@@ -9,12 +9,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from discretion.cli.certificate import read
 from discretion.cli.console import note, plain_errors, show, stdout
-from discretion.privacy import Certificate, Composing, Ledger, Neighbours, fingerprint, ledgers, round_up
+from discretion.posterior.units import same_unit
+from discretion.privacy import Composing, Ledger, Neighbours, fingerprint, ledgers, round_up
 from discretion.privacy.budget import round_down
 from discretion.privacy.chain import read_export
 from discretion.privacy.ledger import Entry
 from discretion.privacy.loss import Guarantee
+from discretion.privacy.signing import SignedCertificate
 
 ledger = typer.Typer(
     no_args_is_help=True,
@@ -29,6 +32,9 @@ Place = Annotated[
         show_default=False,
     ),
 ]
+LARGEST_DELTA = 1e-3
+"""Above it `init` says that a budget's delta promises little."""
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Table_ = Annotated[
     Path | None, typer.Option("--records", help="File of the private records, for their keyed fingerprint.")
@@ -64,6 +70,11 @@ def init(
         )
         line = f"{made.place}: {made.dataset}, budget epsilon {epsilon:g} at delta {delta:g}."
         show({}, as_json=False, lines=[line, f"head {made.head()}"])
+        if delta > LARGEST_DELTA:
+            note(
+                f"delta {delta:g} is large: with one record in {1.0 / delta:,.0f} published whole the promise would "
+                "be kept. Well below one over the number of records is usual. A budget is never changed: begin anew."
+            )
 
 
 @ledger.command("list")
@@ -140,6 +151,7 @@ def spend_report(
             return
         show({}, as_json=False, lines=[_sum(book, book.spent())])
         stdout.print(_table(rows))
+        stdout.print(*_units(rows), sep="\n", markup=False)
         if len(shown) < len(entries):
             note(f"The last {len(shown)} of {len(entries)} entries; --last {len(entries)} lists all.")
 
@@ -149,7 +161,7 @@ def verify(
     place: Place,
     head: Annotated[str | None, typer.Option(help="A head kept from before; the ledger must still contain it.")] = None,
     certificate: Annotated[
-        list[Path] | None, typer.Option(help="Certificate of a release booked here (may be repeated).")
+        list[Path] | None, typer.Option(help="Certificate of a release booked here, or its folder (may be repeated).")
     ] = None,
     records: Table_ = None,
     key_file: Key = None,
@@ -160,7 +172,8 @@ def verify(
     Without a kept head nothing can tell that the latest entries are gone, or that all of it is an older copy.
     """
     with plain_errors():
-        certificates = [Certificate.from_json(path.read_text(encoding="utf-8")) for path in certificate or []]
+        opened = [read(path) for path in certificate or []]
+        certificates = [each.certificate if isinstance(each, SignedCertificate) else each for each in opened]
         if _is_export(place):
             if records is not None:
                 raise ValueError("--records is checked against a ledger, not against an export.")
@@ -172,7 +185,14 @@ def verify(
             if records is not None:
                 book.check_fingerprint(records, _key(key_file))
         result = {"events": found.events, "entries": found.entries, "head": found.head}
-        lines = [f"In order: {found.entries} entries in {found.events} events.", f"head {found.head}"]
+        checked = [f"certificate is entry {(each.ledger_entry or '').partition('#')[2]}" for each in certificates]
+        checked += [] if head is None else [f"the kept head is event {head.partition(':')[0]}"]
+        words = "; ".join(checked)
+        lines = [
+            f"In order: {_counted(found.entries, 'entry', 'entries')} in {_counted(found.events, 'event', 'events')}.",
+            *([f"{words[0].upper()}{words[1:]}."] if words else []),
+            f"head {found.head}",
+        ]
         show(result, as_json=json_, lines=lines)
         if head is None:
             note("Keep the head outside the ledger; verify --head finds if what was written until now is ever gone.")
@@ -192,6 +212,10 @@ def export(
             return
         with out.open("x", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _key(path: Path | None) -> bytes:
@@ -228,6 +252,7 @@ def _row(book: Ledger, entry: Entry, total: Guarantee) -> dict[str, Any]:
         "who": entry.who,
         "what": _what(entry),
         "n": entry.description.get("n"),
+        "unit": entry.description.get("unit"),
         "epsilon_alone": book.budget.spent([(entry.loss, 1)]).epsilon,
         "epsilon_after": total.epsilon,
         "epsilon_left": book.budget.left(total.epsilon),
@@ -244,6 +269,19 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         table.add_row(*_cells(row))
     return table
+
+
+def _units(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Who is protected by which of the entries, of those that say so; a word of warning where they differ."""
+    units: dict[str, list[str]] = {}
+    for row in rows:
+        if row["unit"] is not None:
+            units.setdefault(str(row["unit"]), []).append(str(row["id"]))
+    for unit, entries in units.items():
+        yield f"Unit of {'entry' if len(entries) == 1 else 'entries'} {', '.join(entries)}: {unit}"
+    first, *others = units or [""]
+    if not all(same_unit(first, other) for other in others):
+        yield "Losses of different units don't add up: the epsilon together is for no unit."
 
 
 def _cells(row: dict[str, Any]) -> Iterator[str]:

@@ -29,7 +29,9 @@ def audit_membership(
     context: typer.Context,
     certificate: Annotated[
         Path | None,
-        typer.Option(help="Attack the mechanism of this certificate.json, on the data sets it tells apart worst."),
+        typer.Option(
+            help="Attack the mechanism of this certificate.json (or its folder), on the data sets it tells apart worst."
+        ),
     ] = None,
     ridge: Annotated[float, typer.Option(help="Ridge r.", rich_help_panel=GAME)] = 0.1,
     scale: Annotated[

@@ -118,7 +118,11 @@ class Knowledge:
         str, typer.Option(help="exponential, matern32, matern52 or rbf.", rich_help_panel=PRIOR)
     ] = "matern32"
     prior_length_scale: Annotated[
-        float, typer.Option(help="As a share of the domain's shortest side.", rich_help_panel=PRIOR)
+        float,
+        typer.Option(
+            help="As a share of each side of the domain; with --length-unit data, of its shortest side.",
+            rich_help_panel=PRIOR,
+        ),
     ] = 0.2
     prior_amplitude: Annotated[
         float | None,
@@ -162,7 +166,9 @@ class Knowledge:
 def prior_lines(prior: dict[str, Any]) -> list[str]:
     """What a plan rests on."""
     law = prior.get("fitted", prior)
-    what = f"length scale {law['length_scale']:.3g}, amplitude {law['amplitude']:.3g}, noise sd {law['noise_sd']:.3g}"
+    each = [f"{length:.4g}" for length in law["length_scale_in_data_units"]]
+    length = each[0] if len(set(each)) == 1 else " by ".join(each)
+    what = f"length scale {length} in data units, amplitude {law['amplitude']:.3g}, noise sd {law['noise_sd']:.3g}"
     return [
         f"Prior: {prior['kind']}" + (f", {prior['name']}, {prior['rows']:,} rows" if "rows" in prior else ""),
         f"  {law['kernel']}, {what}, mean {law['mean']:.4g}",

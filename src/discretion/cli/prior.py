@@ -227,10 +227,11 @@ class AreaSheet(Sheet):
             files.insert(0, self._outlines(out, [(outlines[0], about)]))
         x, y, number, absent = self.areas.raster()
         look = self._picture() | {"x": x, "y": y, "mask": absent, "units": page.units, "value_label": page.tick}
-        look["key"] = Key(inner=f"{page.units} {page.condition}" if any(outlines) else "")
-        shown = self._shown()
-        draw_map(out / "map.png", values=shown.mean(axis=0)[number], polygons=outlines[0], **look)
+        shown, asked = self._shown(), any(outlines)
+        key = Key(inner=page.outlined(len(paths), self.fraction) if asked else "")
+        draw_map(out / "map.png", values=shown.mean(axis=0)[number], polygons=outlines[0], key=key, **look)
         if 1 < len(shown) <= 12:
+            look["key"] = Key(inner=page.outlined(1, 1.0) if asked else "")
             draw_paths(out / "paths.png", values=shown[:, number], polygons=outlines[1:], **look)
             files.append("paths.png")
         return files

@@ -23,7 +23,7 @@ from discretion.posterior import (
     PosteriorMechanism,
 )
 from discretion.posterior.planner import MapPlan, PublicTable, plan_map
-from discretion.posterior.units import unit_in_words
+from discretion.posterior.units import ONE_ROW, same_unit, unit_in_words
 from discretion.privacy import Ledger, Neighbours, PublicError, SystemRandomness, round_up, round_up_significant
 from discretion.spatial.areas import Areas
 from discretion.spatial.hexagons import unit_of_privacy
@@ -36,8 +36,6 @@ CHOSEN = ("kernel", "length_scale", "alpha", "ridge", "paths", "scale", "prior_n
 OF_GRIDS = ("kernel", "length_scale", "length_unit", "alpha", "prior_noise", "jitter", "nugget", "assumption", "grid")
 OF_GRIDS += ("floor", "level", "public_table", "aggregate_")
 OF_GRAPHS = ("killing", "share", "name_column", "gap", "rescale")
-
-ONE_ROW = "one row of the table; a person with several rows is not covered as a whole"
 
 KERNEL, PRIVACY, MAP, OUTPUT = "The model", "Privacy", "The map", "Output"
 
@@ -185,6 +183,14 @@ def release(
             rich_help_panel=PRIVACY,
         ),
     ] = None,
+    other_unit: Annotated[
+        bool,
+        typer.Option(
+            "--other-unit",
+            help="Book in a ledger whose earlier entries protect another unit: their epsilons then add up for nobody.",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = False,
     grid: Annotated[
         str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
     ] = "60",
@@ -296,7 +302,7 @@ def release(
             who = unit_of_privacy(rules.lattice, columns.minimum_count, length=rules.length)
         common: dict[str, Any] = {
             "neighbours": neighbours,
-            "unit": who.rstrip(".") + rules.kept,
+            "unit": who.rstrip("."),
             "contributions": most_of_one,
         } | ({} if most_records is None else {"most_records": most_records})
         of_paths: dict[str, Any] = {"response_range": (low, high), "centre": middle, "paths": paths}
@@ -343,6 +349,8 @@ def release(
         if ledger is not None and "://" not in ledger and not Path(ledger).exists():
             raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
         book = None if ledger is None else Ledger.open(ledger)
+        if book is not None and not other_unit:
+            _check_unit(book, common["unit"])
         claim_folder(files.out, FILES, files.force)
         if columns.projection is None:
             tables.warn_of_degrees(names, box)
@@ -362,6 +370,11 @@ def release(
             # Under add/remove the true number enters nothing.
             n = records.n if most_records is None else most_records
             common["delta"] = options.delta_of(delta, n)
+            if not n_is_private and common["delta"] * n >= 1.0:
+                note(
+                    f"delta = {common['delta']:g} is 1/n or more: a release could publish whole records and keep the "
+                    "promise. Well below 1/n is usual; --delta n^-1.1, the default, is."
+                )
             plan = None
             if mechanism == "auto":
                 step("Planning")
@@ -373,7 +386,7 @@ def release(
                     epsilon=epsilon or 0.0,
                     delta=common["delta"],
                     threshold=drawing.threshold,
-                    centre=middle,
+                    centre=centre,
                     prior=public,
                     coordinates=common["coordinates"],
                     region=None if outline is None else outline.contains,
@@ -391,6 +404,7 @@ def release(
             )
             step("Making the release")
             result = ready.run(records, SystemRandomness()) if book is None else book.run(ready, records, n=n)
+            result = rules.noted(result)
             step("Writing")
             for name in FILES:
                 # With --force: no file of an earlier release may stand beside this certificate.
@@ -479,9 +493,22 @@ def _planned(plan: MapPlan, own: dict[str, dict[str, Any]]) -> str:
     found = plan.recommended
     if found.mechanism == "posterior":
         own["posterior"] |= {"kernel": found.kernel, "ridge": found.ridge, "paths": found.paths}
+        own["posterior"] |= {"centre": found.centre}
     else:
         own["kernel-sum"] |= {"kernels": found.kernel}
     return found.mechanism
+
+
+def _check_unit(book: Ledger, unit: str) -> None:
+    """Refuse a ledger that has an entry for another unit: what both lose adds up for neither."""
+    for entry in book.entries():
+        booked = entry.description.get("unit")
+        if isinstance(booked, str) and not same_unit(booked, unit):
+            raise ValueError(
+                f"Entry {entry.id} of the ledger protects another unit ({booked}) than this release ({unit}), and "
+                "losses of different units don't add up. Nothing was spent. Give each unit a ledger of its own; "
+                "--other-unit books here all the same."
+            )
 
 
 def unit_of(words: str, unit_id: str | None, most: int) -> str:

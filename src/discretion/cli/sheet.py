@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from discretion.gp import Box
 from discretion.posterior import KernelSumRelease, PathRelease
-from discretion.posterior.confidence import excursion_sets, local_mean, threshold_field
+from discretion.posterior.confidence import ExcursionSets, LocalMean, excursion_sets, local_mean, threshold_field
 from discretion.posterior.decoder import Decoder
 from discretion.posterior.excursion import Polygon, agreed, excursion_polygons, smooth
 from discretion.privacy import round_up, round_up_significant
@@ -72,6 +74,11 @@ class Page:
         """What the threshold asks, such as "at least 13 (442,000)"."""
         return f"{'at most' if self.below else 'at least'} {self.amount(self.threshold or 0.0)}"
 
+    def outlined(self, paths: int, fraction: float) -> str:
+        """What an outline on which paths agree says."""
+        share = {0.5: "at least half of the", 1.0: "all"}.get(fraction, f"at least {100 * fraction:g} % of the")
+        return f"{self.units} {self.condition}" + (f" in {share} paths" if paths > 1 else "")
+
     @property
     def heading(self) -> str:
         """The title given, or one made of the question."""
@@ -112,8 +119,8 @@ class Sheet(ABC):
         return files + self._maps(out) if len(self.page.names) == 2 else files
 
     @abstractmethod
-    def columns(self) -> dict[str, Floats]:
-        """The released numbers, a column for each array."""
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The released numbers, a column for each array; NaN where there is none."""
 
     @abstractmethod
     def _maps(self, out: Path) -> list[str]: ...
@@ -139,7 +146,7 @@ class Sheet(ABC):
         files = [f"{self.STEM}.csv"]
         if len(page.names) != 2:
             return files
-        rows = [dict(zip(columns, row, strict=True)) for row in np.column_stack([*columns.values()]).tolist()]
+        rows = [dict(zip(columns, row, strict=True)) for row in self._rows([*columns.values()], None)]
         features = points(places, projection=page.projection, properties=rows)
         write_geojson(out / f"{self.STEM}.geojson", features, projection=page.projection, properties=self.cost)
         files.append(f"{self.STEM}.geojson")
@@ -160,7 +167,13 @@ class Sheet(ABC):
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([*self.page.names, *columns])
-            writer.writerows(zip(*places.T.tolist(), *(each.tolist() for each in columns.values()), strict=True))
+            writer.writerows(self._rows([*places.T, *columns.values()], ""))
+
+    @staticmethod
+    def _rows(columns: list[NDArray[Any]], absent: Any) -> Iterator[tuple[Any, ...]]:
+        """Row after row of columns, with `absent` instead of NaN."""
+        whole = (np.where(np.isnan(c), absent, c.astype(object)) if c.dtype.kind == "f" else c for c in columns)
+        return zip(*(each.tolist() for each in whole), strict=True)
 
     # --- outlines and pictures
 
@@ -219,7 +232,7 @@ class PathSheet(Sheet):
 
     STEM = "paths"
 
-    def columns(self) -> dict[str, Floats]:
+    def columns(self) -> dict[str, NDArray[Any]]:
         return {f"path_{i + 1}": values for i, values in enumerate(self.release.values)}
 
     def _maps(self, out: Path) -> list[str]:
@@ -234,9 +247,11 @@ class PathSheet(Sheet):
             outlines = [self._excursion(field) for field in (together, *fields)]
         shown, look = self._shown(fields)
         look = self._grid() | self._picture() | look
-        look["key"] = Key(inner=f"{page.units} {page.condition}" if any(outlines) else "")
-        draw_map(out / "map.png", values=shown.mean(axis=0), polygons=outlines[0], **look)
+        asked = any(outlines)
+        key = Key(inner=page.outlined(len(fields), self.fraction) if asked else "")
+        draw_map(out / "map.png", values=shown.mean(axis=0), polygons=outlines[0], key=key, **look)
         if len(fields) > 1:
+            look["key"] = Key(inner=page.outlined(1, 1.0) if asked else "")
             draw_paths(out / "paths.png", values=shown, polygons=outlines[1:], **look)
             files.append("paths.png")
         return files
@@ -293,19 +308,39 @@ class SumSheet(Sheet):
         self.decoder.save(out / "decoder.npz")
         return ["decoded.csv", "decoder.npz"]
 
-    def columns(self) -> dict[str, Floats]:
+    @cached_property
+    def means(self) -> LocalMean:
+        """Local means where enough records are near."""
+        return local_mean(self.release, self.floor)
+
+    @cached_property
+    def sets(self) -> ExcursionSets | None:
+        """The sets of the threshold; once, for every file: their quantile is simulated."""
+        if self.page.threshold is None:
+            return None
+        kind = "<" if self.page.below else ">"
+        # The region was named before the release was made, so the sets need to hold inside it alone.
+        return excursion_sets(self.release, self.page.threshold, kind, self.level, region=self.inside.T)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
         assert self.release.density is not None
-        return {"value_sum": self.release.value_sums[0, 0], "density": self.release.density[0]}
+        columns = {
+            "value_sum": self.release.value_sums[0, 0],
+            "density": self.release.density[0],
+            "local_mean": self.means.values.ravel(),
+        }
+        if self.sets is None:
+            return columns
+        return columns | {name: getattr(self.sets, name).ravel().astype(int) for name in ("inner", "outer")}
 
     def _maps(self, out: Path) -> list[str]:
         page, files = self.page, ["map.png"]
-        means = local_mean(self.release, self.floor)
-        absent, inside = ~means.support.T, self.inside
+        absent, inside = ~self.means.support.T, self.inside
         inner: list[Polygon] = []
         outer: list[Polygon] = []
         key = Key(absent="Too few rows near for a mean" if (inside & absent).any() else "")
-        if page.threshold is not None:
-            cuts = self._cuts(page.threshold)
+        if self.sets is not None:
+            cuts = self._cuts(self.sets)
             files.insert(0, self._outlines(out, [(self._excursion(cut, ~inside), about) for cut, about in cuts]))
             inner, outer = (self._excursion(cut, absent) for cut, _ in cuts[1:])
             key = Key(
@@ -322,7 +357,7 @@ class SumSheet(Sheet):
             return [name for name in files if name != "map.png"]
         draw_map(
             out / "map.png",
-            values=means.values.T,
+            values=self.means.values.T,
             mask=absent,
             polygons=inner,
             outer=outer,
@@ -337,11 +372,8 @@ class SumSheet(Sheet):
         )
         return files
 
-    def _cuts(self, threshold: float) -> list[tuple[float, dict[str, Any]]]:
+    def _cuts(self, sets: ExcursionSets) -> list[tuple[float, dict[str, Any]]]:
         """Where to cut the field of the threshold for the estimate, the inner and the outer set."""
-        kind = "<" if self.page.below else ">"
-        # The region was named before the release was made, so the sets need to hold inside it alone.
-        sets = excursion_sets(self.release, threshold, kind, self.level, region=self.inside.T)
         cut = sets.quantile * sets.scale
         sure = {"confidence": self.level, "simultaneous": True}
         meaning = "the non-private smoothed set, at the grid points; privacy noise alone is accounted for"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
@@ -17,11 +17,14 @@ import typer
 from discretion.cli import options
 from discretion.cli.console import note
 from discretion.gp import Box
+from discretion.privacy import Release
 from discretion.spatial.hexagons import HexagonLattice, aggregate
 from discretion.spatial.projection import Projection, suggest_crs
 from discretion.spatial.reading import Records, read_table
 
 PANEL = "The table"
+
+SomeRelease = TypeVar("SomeRelease", bound=Release)
 
 
 @dataclass(frozen=True)
@@ -158,15 +161,17 @@ class TableRules:
             return found
         return aggregate(found, self.lattice, self.minimum_count, length=self.length)
 
-    @property
-    def kept(self) -> str:
-        """What the rules that leave rows out mean for the promise, in words for the certificate."""
+    def noted(self, release: SomeRelease) -> SomeRelease:
+        """The release, its certificate naming the rows that rules left out among what is not covered."""
         rules = [f"rows without {condition}" for condition in self.reading.where or []]
         rules += ["rows with a missing value"] if self.reading.missing == "drop" else []
         rules += ["rows outside the domain"] if self.reading.outside == "drop" else []
         if not rules:
-            return ""
-        return f". Left out by rule: {', '.join(rules)}; the promise is for the rows kept, given how many were kept"
+            return release
+        given = "" if release.certificate.n is None else ", given how many were kept"
+        return release.with_limits(
+            f"Left out by rule: {', '.join(rules)}. The guarantee protects the records kept{given}."
+        )
 
 
 def names_of(covariates: str, domain: Box) -> list[str]:

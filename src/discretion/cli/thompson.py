@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from discretion.cli import options
 from discretion.cli.console import plain_errors, show
 from discretion.cli.cost import calibrate, cost
 from discretion.posterior import Bounded
@@ -18,7 +19,10 @@ Rounds = Annotated[int, typer.Option(help="Rounds T, fixed in advance.")]
 Ridge = Annotated[float | None, typer.Option(help="Ridge r; sqrt(1 + 2/T) if left out.")]
 Batch = Annotated[int, typer.Option(help="Actions a round, each from a path of its own.")]
 History = Annotated[int, typer.Option(help="Records told before the first round; without, the first round is free.")]
-Bound = Annotated[float, typer.Option(help="Largest |response - centre|, M; responses are clipped to it.")]
+Bound = Annotated[
+    float | None, typer.Option(help="Largest |response - centre|, M; responses are clipped to it. 1 if left out.")
+]
+Range = Annotated[str, typer.Option(help="In place of it: range low:high that responses are clipped to, M its half.")]
 Private = Annotated[str, typer.Option(help="responses (actions are public), or records (covariates private as well).")]
 Rule = Annotated[str, typer.Option(help="For records: closed-form, or renyi (certified; takes seconds).")]
 Delta = Annotated[float, typer.Option(help="A number in (0, 1).")]
@@ -32,7 +36,8 @@ def cost_thompson(
     ridge: Ridge = None,
     batch: Batch = 1,
     history: History = 0,
-    response_bound: Bound = 1.0,
+    response_bound: Bound = None,
+    response_range: Range = "",
     private: Private = "responses",
     rule: Rule = "closed-form",
     delta: Delta = 1e-5,
@@ -43,7 +48,8 @@ def cost_thompson(
     Exact Gaussian DP where only responses are private. A run adds a little for the rounding of its means.
     """
     with plain_errors():
-        _show(_price(rounds, ridge, batch, history, response_bound, private, rule), scale, delta, as_json=json_)
+        bound = _bound(response_bound, response_range)
+        _show(_price(rounds, ridge, batch, history, bound, private, rule), scale, delta, as_json=json_)
 
 
 @calibrate.command("thompson")
@@ -53,7 +59,8 @@ def calibrate_thompson(
     ridge: Ridge = None,
     batch: Batch = 1,
     history: History = 0,
-    response_bound: Bound = 1.0,
+    response_bound: Bound = None,
+    response_range: Range = "",
     private: Private = "responses",
     rule: Rule = "closed-form",
     delta: Delta = 1e-5,
@@ -62,8 +69,18 @@ def calibrate_thompson(
     """The smallest constant scale with which the whole run costs at most (epsilon, delta)."""
     with plain_errors():
         _checked(delta)
-        price = _price(rounds, ridge, batch, history, response_bound, private, rule)
+        price = _price(rounds, ridge, batch, history, _bound(response_bound, response_range), private, rule)
         _show(price, smallest_scale(price, epsilon, delta), delta, as_json=json_)
+
+
+def _bound(bound: float | None, response_range: str) -> float:
+    """M, as it was given, or of a range about its middle."""
+    if not response_range:
+        return 1.0 if bound is None else bound
+    if bound is not None:
+        raise ValueError("--response-bound and --response-range both say M; give one of them.")
+    low, high = options.interval(response_range, "--response-range")
+    return 0.5 * (high - low)
 
 
 def _price(

@@ -233,7 +233,7 @@ def tune(
             "grid": grid_shape,
             "coordinates": "unit" if length_unit == "domain" else "data",
             "neighbours": neighbours,
-            "unit": who.rstrip(".") + rules.kept,
+            "unit": who.rstrip("."),
         } | ({} if most_records is None else {"most_records": most_records})
         scales = options.choices(length_scale, "--length-scale")
         kernels = [kernel(name.strip(), scale) for name in kernel_.split(",") for scale in scales]
@@ -313,6 +313,7 @@ def tune(
             written: list[str] = []
 
             def save(found: SelectionRelease) -> None:
+                found = rules.noted(found)
                 for name in {*FILES, winner.SEARCH_FILE}:
                     # No file of an earlier release may stand beside this certificate.
                     (files.out / name).unlink(missing_ok=True)

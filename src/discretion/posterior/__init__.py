@@ -26,7 +26,8 @@ from discretion.posterior.records import Records
 from discretion.posterior.sampler import PosteriorSampler
 from discretion.posterior.thompson import HorizonReached, ThompsonSampler
 from discretion.posterior.thompson_account import ChowdhuryGopalan
-from discretion.posterior.thompson_mechanism import Responses, ThompsonMechanism, ThompsonRelease
+from discretion.posterior.thompson_mechanism import Responses, ThompsonMechanism
+from discretion.posterior.thompson_release import ThompsonRelease
 
 __all__ = [
     "LOSSES",

@@ -55,10 +55,10 @@ LIMITS = (
     "lattice hides the last bits of samples, which is not a proof.",
 )
 WHAT = (
-    "What is released is h = sum_i (y_i - c) k(x_i, .) for each response, y_i clipped and c the centre, and the "
-    "density d = M sum_i k(x_i, .) if it is released, M the largest |y_i - c|, each plus one path of Gaussian noise "
-    "with the same kernel k: not a draw from the posterior of the private records. c + M h / d estimates a local mean of "
-    "clipped responses, not a median."
+    "What is released at a place is a sum over all records: how far each clipped response lies from a public centre, "
+    "counted by how near the record is; and how many records are near, if that is released. Each has noise that "
+    "varies from place to place as smoothly as the sum. It is not a draw from the posterior of the private records. "
+    "Both together estimate a local mean of clipped responses, not a median."
 )
 
 

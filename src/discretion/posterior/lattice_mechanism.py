@@ -25,7 +25,7 @@ from discretion.posterior.lattice_release import LatticeRelease
 from discretion.posterior.mechanism import PUBLIC_NUMBER, PUBLIC_SHARE
 from discretion.posterior.records import PrivateRecords, checked_records
 from discretion.posterior.sensitivity import checked
-from discretion.posterior.units import check_owners
+from discretion.posterior.units import check_owners, unit_assumptions
 from discretion.privacy import (
     Certificate,
     Neighbours,
@@ -267,8 +267,8 @@ class LatticeMechanism:
     def certificate(self, n: int | None, randomness: Randomness, *, limited: bool = False) -> Certificate:
         """The certificate of one run; it names n only where n is public. ``limited``: contributions were checked."""
         low, high = self.response_range
-        few = (f"At most {self.contributions:,} records of one unit of privacy are among the records.",)
-        few = few if limited or self.contributions > 1 else ()
+        unit = self.unit or self._unit_in_words()
+        checked, declared = unit_assumptions(unit, int(self.contributions), limited=limited)
         public = (PUBLIC_NUMBER,) if self.n_is_public else ()
         public += (PUBLIC_SHARE,) if self.n_is_public and self.contributions > 1 else ()
         cap = () if self.n_is_public else (f"There are at most {self.most_records:,} records.",)
@@ -276,7 +276,7 @@ class LatticeMechanism:
             self,
             n=n if self.n_is_public else None,
             delta=self.delta,
-            unit=self.unit or self._unit_in_words(),
+            unit=unit,
             randomness=randomness,
             loss=self.privacy_loss(n),
             enforced=(
@@ -285,11 +285,11 @@ class LatticeMechanism:
                 "The precision of the prior is an M-matrix with non-negative row sums and killing in every component.",
                 "Released values are rounded to the multiples of a public power of two.",
                 *cap,
-                *(few if limited else ()),
+                *checked,
             ),
             declared=(
                 "Graph, precision, range, ridge, scale and delta were not chosen by looking at these records.",
-                *(() if limited else few),
+                *declared,
             ),
             limits=(
                 *public,

@@ -37,7 +37,7 @@ from discretion.posterior.assumptions import Diagonal as DiagonalKernel
 from discretion.posterior.calibration import calibrated, least_on_grid
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
 from discretion.posterior.rules import RELEASE_RULES, path_loss
-from discretion.posterior.units import check_owners
+from discretion.posterior.units import check_owners, unit_assumptions
 from discretion.privacy import (
     Certificate,
     GaussianDP,
@@ -380,15 +380,15 @@ class PosteriorMechanism:
             else "Records with covariates outside the public domain are refused, all together."
         )
         cap = () if self.n_is_public else (f"There are at most {self.most_records:,} records.",)
-        few = (f"At most {self.contributions:,} records of one unit of privacy are among the records.",)
-        few = few if limited or self.contributions > 1 else ()
+        unit = self.unit or self._unit_in_words()
+        checked, declared = unit_assumptions(unit, int(self.contributions), limited=limited)
         public = (PUBLIC_NUMBER,) if self.n_is_public else ()
         public += (PUBLIC_SHARE,) if self.n_is_public and self.contributions > 1 else ()
         return Certificate.issue(
             replace(self, nugget=self.effective_nugget(n)),
             n=n if self.n_is_public else None,
             delta=self.delta,
-            unit=self.unit or self._unit_in_words(),
+            unit=unit,
             randomness=randomness,
             loss=self.privacy_loss(n),
             enforced=(
@@ -396,9 +396,9 @@ class PosteriorMechanism:
                 places,
                 *self._assumption.enforced,
                 "Released values are rounded to the multiples of a public power of two.",
-                *(few if limited else ()),
+                *checked,
             ),
-            declared=self._assumption.declared + cap + (() if limited else few),
+            declared=self._assumption.declared + cap + declared,
             limits=(*public, *LIMITS),
         )
 

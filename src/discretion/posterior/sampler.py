@@ -53,6 +53,10 @@ class _KeepingCustodian:
     def neighbours(self) -> Any:
         return self.mechanism.neighbours
 
+    @property
+    def unit(self) -> str | None:
+        return self.mechanism.unit
+
     def privacy_loss(self, n: int | None = None) -> PrivacyLoss:
         return self.mechanism.privacy_loss(n)
 

@@ -19,7 +19,8 @@ from discretion.gp import Box, SamplePaths
 from discretion.gp.candidates import CandidatePaths
 from discretion.gp.growing import GrowingPosterior
 from discretion.posterior.records import numbers
-from discretion.posterior.thompson_mechanism import NO_BEST, ThompsonMechanism, ThompsonRelease
+from discretion.posterior.thompson_mechanism import ThompsonMechanism
+from discretion.posterior.thompson_release import NO_BEST, ThompsonRelease
 from discretion.privacy import Ledger, NotBookable, PublicError, Randomness, SystemRandomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
@@ -46,7 +47,7 @@ class ThompsonSampler:
     sampler = ThompsonSampler(ThompsonMechanism(Matern52(0.2), candidates, (-1, 1), rounds=50, schedule=5.0))
     while not sampler.done:
         sampler.tell(measure(sampler.ask()))  # (batch, d) -> (batch,)
-    sampler.result().most_played
+    sampler.result().recommended()
     ```
 
     Threads may share one: a call waits for the one before it. A forked process may not use its parent's.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
 
@@ -29,10 +29,11 @@ from discretion.posterior.thompson_account import (
     response_loss,
     smallest_scale,
 )
-from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness, Release
+from discretion.posterior.thompson_release import ThompsonRelease
+from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.frames import cleared
 
-__all__ = ["Responses", "ThompsonMechanism", "ThompsonRelease"]
+__all__ = ["Responses", "ThompsonMechanism"]
 
 Floats = NDArray[np.float64]
 
@@ -50,40 +51,6 @@ _CLAMPED = "Covariates are clamped to 8 length scales around the actions, record
 _COVARIANCE = (
     "Under private covariates rounding of the covariance depends on them; the nugget covers it, epsilon does not."
 )
-NO_BEST = (
-    "There is no best action: which one it is would be read off private responses. The actions themselves are public: "
-    "see `actions` and `most_played`."
-)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ThompsonRelease(Release):
-    """What a run releases.
-
-    Attributes:
-        actions: (rounds, batch, d), as played; NaN for a round that was lost or not begun.
-    """
-
-    actions: Floats
-
-    @property
-    def most_played(self) -> Floats:
-        """The action played most often, the latest of equals, (d,): free, since actions are public.
-
-        Raises:
-            ValueError: nothing was played.
-        """
-        played = self.actions.reshape(-1, self.actions.shape[-1])
-        played = played[~np.isnan(played).any(axis=1)][::-1]
-        if not len(played):
-            raise ValueError("No action was played.")
-        each, first, counts = np.unique(played, axis=0, return_index=True, return_counts=True)
-        return each[np.lexsort((first, -counts))[0]]
-
-    @property
-    def best_action(self) -> Floats:
-        """Refused: the best of the actions is known from responses, which are private."""
-        raise AttributeError(NO_BEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +72,7 @@ class Responses:
         return "Responses(PRIVATE)"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ThompsonMechanism:
     """The public parameters of a run of Gaussian-process Thompson sampling. All are fixed before a record is read.
 
@@ -212,6 +179,13 @@ class ThompsonMechanism:
         _ = self.scales, self.effective_nugget
         if not np.isfinite(self.covariate_range).all():
             raise ValueError("actions and length scale must be of ordinary size; change the unit.")
+
+    def __repr__(self) -> str:
+        """The parameters, candidates by their shape."""
+        words = {each.name: repr(getattr(self, each.name)) for each in fields(self)}
+        if self.candidates is not None:
+            words["actions"] = f"<candidates of shape {self.candidates.shape}>"
+        return f"{type(self).__name__}({', '.join(f'{name}={word}' for name, word in words.items())})"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy, or what was pickled: its arrays are as read-only as those it was made from."""
@@ -416,6 +390,8 @@ class ThompsonMechanism:
                 "A record reacts to the past through the actions alone, and on no other record.",
                 "Kernel, range, ridge, schedule and actions were not chosen by looking at these records.",
                 *((public,) if responses_only else ()),
+                "Each record is one unit of privacy; nothing checked whose it is, and several of one are not covered "
+                "together.",
             ),
             limits=(*WHAT, *(() if responses_only else (_COVARIANCE,))),
         )

@@ -6,6 +6,7 @@ guarantee is made for a group of K (`docs/proofs/group-privacy.md`, `docs/unit-o
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -18,17 +19,26 @@ from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import quiet
 
 __all__ = [
+    "ONE_ROW",
     "OWNER",
     "bounded_contributions",
     "check_owners",
     "checked_ids",
+    "each_row",
     "limit_contributions",
     "owned_records",
+    "same_unit",
+    "unit_assumptions",
     "unit_in_words",
 ]
 
 OWNER = "one owner of records, with all of them"
 """Who is protected, where ids say whose each record is and nothing else was said."""
+
+ONE_ROW = "one row of the table; a person with several rows is not covered as a whole"
+"""Who is protected in a table, where nothing says whose each row is and nothing else was said."""
+
+ONE_ID = "One value of the column of ids is one unit: whoever has two values counts as two."
 
 
 @cleared
@@ -171,3 +181,39 @@ def unit_in_words(unit: str, most: int) -> str:
     """The unit of privacy for the certificate: who is protected, ``unit``, and how many records take part, ``most``."""
     kept = "one of its records takes part" if most == 1 else f"at most {most:,} of its records take part"
     return f"{unit.strip().rstrip('.')}: {kept}, picked at random without looking at them"
+
+
+def same_unit(one: str, other: str) -> bool:
+    """Whether the units ``one`` and ``other``, in a certificate's words, are one; how many records take part may differ."""
+
+    def owner(words: str) -> str:
+        return re.sub(
+            r": (one|at most [\d,]+) of its records takes? part, ", ": ", words.strip().rstrip(".")
+        ).casefold()
+
+    return owner(one) == owner(other)
+
+
+def unit_assumptions(unit: str, most: int, *, limited: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a guarantee for ``unit`` assumes of whose the records are: sentences enforced, and sentences declared.
+
+    ``most``: records of one unit that are paid for. ``limited``: owners were given, and no unit has more.
+    """
+    few = f"At most {most:,} record{' of one unit of privacy is' if most == 1 else 's of one unit of privacy are'}"
+    few += " among the records."
+    if limited:
+        return (few,), (ONE_ID,)
+    return (), (few if most > 1 else each_row(unit),)
+
+
+def each_row(unit: str) -> str:
+    """What is declared of rows without owners: that each is all there is of one ``unit``."""
+    what = re.split(r"[;:.(]", unit)[0].strip()
+    if re.search(r"\b(row|record)\b", what):
+        # "Each row is one row" would say nothing.
+        return (
+            "Each record is one unit of privacy; nothing checked whose it is, and several rows of one person are not "
+            "covered together."
+        )
+    what = what[:1].lower() + what[1:] if what[1:2].islower() else what
+    return f"Each row of the table is {what}; nothing checked this, and several rows of one are not covered together."

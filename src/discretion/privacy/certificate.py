@@ -361,6 +361,8 @@ class Certificate:
             words += ["Whatever is known beforehand, the odds on a guess about one unit rise by no larger factor."]
         if self.epsilon > math.log(1000.0):
             words += ["A factor above 1,000 protects little in the worst case."]
+        if self.n and self.delta * self.n >= 1.0:
+            words += ["At a delta of 1/n or more a release could publish whole records and keep this promise."]
         words += [
             f"In the field's terms: differential privacy with epsilon <= {round_up(self.epsilon, 4)} and "
             f"delta <= {round_up_significant(self.delta)} ({self.neighbours.value} neighbours), by this rule: "

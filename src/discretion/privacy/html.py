@@ -32,6 +32,7 @@ __all__ = [
     "line_chart",
     "loss_card",
     "paragraphs",
+    "percent",
     "spent_bar",
     "table",
 ]
@@ -249,15 +250,16 @@ def loss_card(loss: PrivacyLoss) -> str:
 def attack_facts(loss: PrivacyLoss) -> list[tuple[str, str]]:
     """What an attacker could reach at most, as names and figures."""
     return [
-        ("An attack finds, at most", f"{_percent(attack_power(loss, 0.05))} of true cases at 5 % false alarms"),
+        ("An attack finds, at most", f"{percent(attack_power(loss, 0.05))} of true cases at 5 % false alarms"),
         (
             "A guess between two is right",
-            f"with a chance of at most {_percent(guessing(loss))} (50 % by tossing a coin)",
+            f"with a chance of at most {percent(guessing(loss))} (50 % by tossing a coin)",
         ),
     ]
 
 
-def _percent(chance: float) -> str:
+def percent(chance: float) -> str:
+    """A chance that is an upper bound, rounded up."""
     return f"{round_up(100 * chance, 1) if chance < 1 else '100'} %"
 
 

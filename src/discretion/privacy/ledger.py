@@ -285,6 +285,10 @@ class Ledger:
             "parameters": mechanism.parameters(),
             "n": n if public else None,
         }
+        unit = getattr(mechanism, "unit", None)
+        if isinstance(unit, str) and unit.strip():
+            # Losses of different units don't add up: whoever reads the ledger must be able to tell.
+            description["unit"] = unit
         if key is not None:
             self.check_fingerprint(records, key)
         if isinstance(mechanism, Checked):

@@ -76,8 +76,15 @@ class Release:
                 "This release is TEST ONLY: its noise came from a known seed, so it cannot be booked. "
                 "Run the mechanism with SystemRandomness()."
             )
+        return self._certified(replace(self.certificate, ledger_entry=ledger_entry))
+
+    def with_limits(self, *limits: str) -> Self:
+        """A copy of this release whose certificate names more that the promise does not cover, in sentences."""
+        return self._certified(replace(self.certificate, limits=self.certificate.limits + limits))
+
+    def _certified(self, certificate: Certificate) -> Self:
         copy = object.__new__(type(self))
-        copy.__setstate__(self.__getstate__() | {"certificate": replace(self.certificate, ledger_entry=ledger_entry)})
+        copy.__setstate__(self.__getstate__() | {"certificate": certificate})
         return copy
 
     def text(self) -> str:

@@ -28,6 +28,9 @@ __all__ = ["Transcript"]
 _BEGUN = re.compile(rb"[0-9a-f]{0,64}|[0-9a-f]{64} (\{.*)?", re.DOTALL)
 """What a crash can leave of a line."""
 
+_HELD: set[tuple[int, int, int]] = set()
+"""Process, device and number of each file that is open here: a fork keeps the set, and not what it says."""
+
 
 class Transcript:
     """The lines of one run, in a file that one process has open.
@@ -41,7 +44,7 @@ class Transcript:
         digests: the checksum of each line, which is one of all lines before it too.
 
     Raises:
-        RunError: the file cannot be opened, another process has it, or it is damaged.
+        RunError: the file cannot be opened, another process or object has it, or it is damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
@@ -53,6 +56,7 @@ class Transcript:
             raise RunError(f"Cannot open {self.path}: {error.strerror}.") from None
         self.lines: list[dict[str, Any]] = []
         self.digests: list[str] = []
+        self._held: tuple[int, int, int] | None = None
         try:
             self._take()
             if private and os.name == "posix":
@@ -107,17 +111,29 @@ class Transcript:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        if self._held is not None:
+            _HELD.discard(self._held)
+            self._held = None
 
     def _next(self, body: str) -> str:
         before = self.digests[-1] if self.digests else ""
         return hashlib.sha256(f"{before}\n{body}".encode("utf-8", "replace")).hexdigest()
 
     def _take(self) -> None:
-        if fcntl is not None and self._file is not None:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RunError(f"Another process has {self.path} open: wait for it, or end it.") from None
+        if fcntl is None or self._file is None:
+            return
+        found = os.fstat(self._file)
+        this = (os.getpid(), found.st_dev, found.st_ino)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if this in _HELD:
+                raise RunError(
+                    f"{self.path} is still open in this process: call close() on the object that has it, or use that."
+                ) from None
+            raise RunError(f"Another process has {self.path} open: wait for it, or end it.") from None
+        _HELD.add(this)
+        self._held = this
 
     def _hide(self) -> None:
         assert self._file is not None

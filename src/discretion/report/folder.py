@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,20 @@ from discretion.privacy.html import line_chart
 from discretion.privacy.signing import SignedCertificate, read_certificate
 from discretion.report.scene import Layer, Line, Scene, View
 
-__all__ = ["PAGE", "STATED", "digest", "earlier", "read_certificate_file", "read_line", "read_scene", "read_tuning"]
+__all__ = [
+    "PAGE",
+    "STATED",
+    "amount",
+    "asks",
+    "digest",
+    "earlier",
+    "in_words",
+    "read_certificate_file",
+    "read_line",
+    "read_scene",
+    "read_tuning",
+    "shares",
+]
 
 PAGE = "report.html"
 """Name of the page in the folder of a release."""
@@ -102,16 +116,25 @@ def read_scene(folder: Path, made: Certificate, view: View) -> Scene | None:
     else:
         layers, lines = _paths(columns, view, surface, inside, asked, (x, y), threshold, below)
         lines = (*_stated(folder, outlines, places, view, threshold, below), *lines)
+    between = len(lines) >= 2 and lines[0].name.startswith("Surely yes") and lines[1].name.startswith("Surely no")
+    shown = inside & np.isfinite(layers[0].values)
+    answers = question = None
+    if between and threshold is not None:
+        yes, maybe = (_inside(line.polygons, places).reshape(x.size, y.size).T for line in lines[:2])
+        answers = shares(yes[shown], maybe[shown])
+        question = asks(threshold, below, view)
     return Scene(
         (float(x[0]), float(y[0]), float(x[-1]), float(y[-1])),
         (x.size, y.size),
         layers,
         lines=lines,
-        between=len(lines) >= 2 and lines[0].name.startswith("Surely yes") and lines[1].name.startswith("Surely no"),
+        between=between,
+        question=question or "",
+        answers=answers,
         region=view.region,
         plane=view.plane,
         metres=view.metres,
-        words=_words(layers[0].name, layers[0].values[inside], threshold, below, view),
+        words=in_words(layers[0].name, layers[0].values[inside], threshold, below, view, answers),
     )
 
 
@@ -129,7 +152,7 @@ def read_line(folder: Path, view: View) -> str:
         return ""
     names, columns = _table(table)
     axes = [name for name in names if name not in _VALUES and not name.startswith("path_")]
-    values = [name for name in names if name in columns and name not in axes][:3]
+    values = [name for name in names if name in columns and name not in (*axes, "local_mean", "inner", "outer")][:3]
     if len(axes) != 1 or not values:
         return ""
     order = np.argsort(columns[axes[0]])
@@ -142,7 +165,7 @@ def _table_of(folder: Path) -> Path | None:
     return next((folder / name for name in ("sums.csv", "paths.csv") if (folder / name).is_file()), None)
 
 
-_VALUES = {"value_sum", "density", "value", "share", "share_low", "share_high", "name"}
+_VALUES = {"value_sum", "density", "local_mean", "inner", "outer", "value", "share", "share_low", "share_high", "name"}
 
 
 # --- surfaces
@@ -202,7 +225,15 @@ def _ends(values: Floats, inside: NDArray[np.bool_]) -> tuple[float, float] | No
     return float(shown.min()), float(shown.max())
 
 
-def _words(name: str, values: Floats, threshold: float | None, below: bool, view: View) -> str:
+def in_words(
+    name: str,
+    values: Floats,
+    threshold: float | None,
+    below: bool,
+    view: View,
+    answers: tuple[float, float, float] | None = None,
+) -> str:
+    """The map in words: the estimate as an estimate, and beside it what the noise leaves sure."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return "No place has records enough near for a value to be shown."
@@ -210,8 +241,32 @@ def _words(name: str, values: Floats, threshold: float | None, below: bool, view
     if threshold is not None:
         yes = np.count_nonzero(finite <= threshold if below else finite >= threshold) / finite.size
         side = "at most" if below else "at least"
-        text += f" It is {side} {amount(threshold, view)} at {100 * yes:.0f} % of the places shown."
+        text += f" The estimate is {side} {amount(threshold, view)} at {_percent(yes)} of the places shown"
+        if answers is not None:
+            sure, open_, not_ = map(_percent, answers)
+            text += f"; surely so at {sure}, undecided at {open_}, surely not at {not_}. Sure is meant against the "
+            text += "noise of privacy, not against chance in the records"
+        text += "."
     return text
+
+
+def asks(threshold: float, below: bool, view: View) -> str:
+    """The question that confidence sets answer."""
+    return f"Is the local mean {'at most' if below else 'at least'} {amount(threshold, view)}?"
+
+
+def shares(yes: NDArray[np.bool_], maybe: NDArray[np.bool_]) -> tuple[float, float, float]:
+    """Shares of surely so, undecided and surely not, from the inner and the outer set at the places shown."""
+    count = max(yes.size, 1)
+    sure, no = np.count_nonzero(yes) / count, np.count_nonzero(~(yes | maybe)) / count
+    return sure, np.count_nonzero(maybe & ~yes) / count, no
+
+
+def _percent(share: float) -> str:
+    """A share in whole percent, where 0 % is nowhere and 100 % everywhere."""
+    if 0.0 < share < 0.005:
+        return "under 1\xa0%"
+    return "over 99\xa0%" if 0.995 <= share < 1.0 else f"{100 * share:.0f}\xa0%"
 
 
 def amount(value: float, view: View) -> str:
@@ -338,7 +393,7 @@ def _areas(
         plane=view.plane if planar else "degrees",
         metres=view.metres if planar else 111_320.0,
         stretch=1.0 / shrink,
-        words=_words(layers[0].name, layers[0].values, threshold, below, view),
+        words=in_words(layers[0].name, layers[0].values, threshold, below, view),
     )
 
 
@@ -346,14 +401,14 @@ def _areas(
 
 
 def _table(path: Path) -> tuple[list[str], dict[str, Floats]]:
-    """The columns of a released table; names become no numbers."""
+    """The columns of a released table, NaN where a cell is empty; names become no numbers."""
     with path.open(encoding="utf-8", newline="") as file:
         names = next(csv.reader(file))
         rows = list(csv.reader(file))
     found = {}
     for i, name in enumerate(names):
         if name != "name":
-            found[name] = np.array([row[i] for row in rows], dtype=np.float64)
+            found[name] = np.array([row[i] or "nan" for row in rows], dtype=np.float64)
     return names, found
 
 
@@ -365,7 +420,7 @@ def _features(path: Path) -> list[dict[str, Any]]:
     return [feature | {"planar": planar} for feature in collection["features"]]
 
 
-def _inside(region: tuple[Any, ...], points: Floats) -> NDArray[np.bool_]:
+def _inside(region: Sequence[Any], points: Floats) -> NDArray[np.bool_]:
     """Which points lie inside polygons with holes: the even-odd rule."""
     x, y = points.T
     inside = np.zeros(len(points), dtype=bool)

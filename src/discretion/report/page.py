@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -18,6 +19,7 @@ from discretion.privacy.certificate import Certificate, canonical
 from discretion.privacy.conversion import round_up, round_up_significant
 from discretion.privacy.ledger import Ledger
 from discretion.privacy.loss import PrivacyLoss
+from discretion.privacy.power import attack_power
 from discretion.report.document import data_block, document
 from discretion.report.folder import digest
 from discretion.report.scene import View
@@ -26,6 +28,7 @@ __all__ = ["Contents", "page"]
 
 WEAK = 5.0
 """Above this epsilon the page says that the promise is weak."""
+_VERSION = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){1,3}((a|b|rc|\.post|\.dev)[0-9]{1,6})*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def page(contents: Contents) -> str:
         ("price", "How much: epsilon and delta", _price(made, loss)),
         ("budget", "What was spent, and what is left", _budget(made, contents.ledger)),
         ("assumptions", "What the promise rests on", _assumptions(made)),
-        ("attack", "What an attack found", "" if contents.audit is None else audit_piece(contents.audit)),
+        ("attack", "What an attack found", "" if contents.audit is None else audit_piece(contents.audit, loss)),
         ("verify", "Cite it, check it", _verify(contents)),
         ("settings", "All settings", _settings(made)),
     ]
@@ -126,8 +129,9 @@ def _map(scene: Mapping[str, Any]) -> str:
 
 def _price(made: Certificate, loss: PrivacyLoss) -> str:
     words = (
-        "Epsilon bounds how far one unit can shift the chance of anything that is seen here; delta is a chance that "
-        "the bound fails. One loss has an epsilon for every delta. The dot is what the certificate states."
+        "One unit changes the chance of anything that can be seen here by no more than the factor e^epsilon, plus "
+        "delta: the probability mass that the factor need not cover, not a chance of failure. One loss has an epsilon "
+        "for every delta. The dot is what the certificate states."
     )
     weak = (
         "An epsilon this large is a weak promise in the worst case, which is what is promised against."
@@ -159,8 +163,8 @@ def _assumptions(made: Certificate) -> str:
     )
 
 
-def audit_piece(audit: Mapping[str, Any]) -> str:
-    """An attack's lower bound beside what is claimed."""
+def audit_piece(audit: Mapping[str, Any], loss: PrivacyLoss | None = None) -> str:
+    """An attack's lower bound beside what is claimed, and its rates beside what the `loss` allows."""
     lower, claimed = float(audit["epsilon_lower"]), audit.get("claimed")
     sure = ""
     if "confidence" in audit:
@@ -173,15 +177,49 @@ def audit_piece(audit: Mapping[str, Any]) -> str:
     if audit.get("auc") is not None:
         pairs.append(("Area under its curve", f"{audit['auc']:.3f} (0.5 is guessing)"))
     piece = html.facts(pairs)
-    if rates := audit.get("rates"):
-        rows = [tuple(f"{100 * each[name]:.3g} %" for name in ("false_positive", "true_positive")) for each in rates]
-        piece += html.table(("False alarms", "Records found"), rows, "What the attack reached")
+    if audit.get("rates"):
+        piece += _rates(audit, loss)
     if audit.get("refuted"):
         return '<p class="alarm">The attack refutes the claim: the release leaks more than it says.</p>' + piece
     return piece + html.paragraphs(
         "The truth lies between the two. An attack that finds little is no proof that there is little to find; the "
         "claim is proved for every attack."
     )
+
+
+def _rates(audit: Mapping[str, Any], loss: PrivacyLoss | None) -> str:
+    """Measured rates, their intervals, and the ceiling that no attack passes."""
+    runs = audit.get("each") or [audit]
+    # Each interval of a repetition has the confidence that all of them hold together: so do the means of their ends.
+    known = all("interval" in rate for run in runs for rate in run["rates"])
+    trials = sum(run.get("trials") or 0 for run in runs)
+    error = f"the error of {trials:,} trials" if trials else "the error of its trials"
+    rows, readings = [], {}
+    for i, rate in enumerate(audit["rates"]):
+        alarms, found = rate["false_positive"], rate["true_positive"]
+        row = [f"{100 * alarms:.3g} %", f"{100 * found:.3g} %"]
+        low = high = found
+        if known:
+            low, high = (sum(run["rates"][i]["interval"][end] for run in runs) / len(runs) for end in (0, 1))
+            row.append(f"{100 * low:.3g} to {100 * high:.3g} %")
+        if loss is not None:
+            most = attack_power(loss, alarms)
+            row.append(html.percent(most))
+            if known:
+                # A test is tried at a threshold: its false alarms are measured too, and may be more than it aims at.
+                aimed = [run["rates"][i].get("false_positive_interval", (alarms, alarms))[1] for run in runs]
+                above = low > attack_power(loss, min(sum(aimed) / len(aimed), 1.0))
+                reading = f"above it by more than {error}" if above else f"within {error}"
+                readings.setdefault("below it" if high <= most else reading, []).append(f"{100 * alarms:.3g} %")
+        rows.append(tuple(row))
+    head = ["False alarms", "Records found"]
+    if known:
+        head.append(f"{100 * audit['confidence']:g} % interval" if "confidence" in audit else "Interval")
+    if loss is not None:
+        head.append("Any attack, at most")
+    beside = "Beside the most that any attack finds: at {} false alarms {}."
+    read = [beside.format(" and ".join(alarms), how) for how, alarms in readings.items()]
+    return html.table(head, rows, "What the attack reached") + html.paragraphs(*read)
 
 
 def _verify(contents: Contents) -> str:
@@ -192,7 +230,10 @@ def _verify(contents: Contents) -> str:
         f"{title}. Differentially private release ({stated}; unit: {made.unit.split('. ')[0].rstrip('.')}), "
         f"{made.library} {made.library_version}, {year}. Certificate SHA-256 {digest(made)}."
     )
-    commands = [f"pip install discretion=={made.library_version}", "discretion certificate verify certificate.json"]
+    # A certificate comes from elsewhere: no text of it becomes a command, unless it is a version and nothing else.
+    version = made.library_version
+    commands = [f"pip install discretion=={version}"] if _VERSION.fullmatch(version) else []
+    commands.append("discretion certificate verify certificate.json")
     if made.ledger_entry:
         commands[-1] += " --ledger LEDGER"
     if contents.signed:
@@ -200,8 +241,8 @@ def _verify(contents: Contents) -> str:
     commands.append("sha256sum certificate.json")
     code = escape("\n".join(commands))
     explained = (
-        "The second command computes every number of the certificate again from its parameters; it can't tell whether "
-        "the release was made as stated, for which there are signatures and the ledger."
+        "discretion certificate verify computes every number of the certificate again from its parameters; it can't "
+        "tell whether the release was made as stated, for which there are signatures and the ledger."
     )
     named = f"Beside this page: {', '.join(contents.names)}." if contents.names else ""
     return (

@@ -22,11 +22,14 @@ from discretion.report.folder import (
     PAGE,
     STATED,
     amount,
+    asks,
     earlier,
+    in_words,
     read_certificate_file,
     read_line,
     read_scene,
     read_tuning,
+    shares,
 )
 from discretion.report.page import Contents, audit_piece, page, tuning_piece
 from discretion.report.scene import Layer, Line, Scene, View
@@ -235,7 +238,7 @@ def _sums(release: KernelSumRelease, view: View) -> Scene | None:
         return None
     box, shape, (x, y) = found
     mean = local_mean(release, view.floor).values.T
-    lines: tuple[Line, ...] = ()
+    name, lines, answers, asked = f"Local mean of {view.units}", (), None, ""
     if view.threshold is not None:
         kind = "<" if view.below else ">"
         sets = excursion_sets(release, view.threshold, kind, 0.95)
@@ -246,8 +249,20 @@ def _sums(release: KernelSumRelease, view: View) -> Scene | None:
             Line(f"{STATED['inner']}: {question}", excursion_polygons(field, x, y, cut, mask=absent)),
             Line(f"{STATED['outer']}: {question}", excursion_polygons(field, x, y, -cut, mask=absent), True),
         )
-    layers = (Layer(f"Local mean of {view.units}", mean, view.units, view.logarithm),)
-    return Scene(box, shape, layers, lines=lines, between=bool(lines), plane=view.plane, metres=view.metres)
+        answers = shares(field[~absent] >= cut, field[~absent] >= -cut)
+        asked = asks(view.threshold, view.below, view)
+    return Scene(
+        box,
+        shape,
+        (Layer(name, mean, view.units, view.logarithm),),
+        lines=lines,
+        between=bool(lines),
+        question=asked,
+        answers=answers,
+        plane=view.plane,
+        metres=view.metres,
+        words=in_words(name, mean, view.threshold, view.below, view, answers),
+    )
 
 
 def _on_a_line(release: PathRelease, view: View) -> str:
@@ -297,7 +312,8 @@ def _played(release: ThompsonRelease) -> str:
     )
     pairs = [("Rounds", f"{rounds}, of which {lost} were lost or not begun"), ("Actions a round", str(batch))]
     if lost < rounds:
-        pairs.append(("Played most often", ", ".join(f"{x:.6g}" for x in release.most_played.tolist())))
+        each = (("Recommended", release.recommended()), ("Played most often", release.most_played))
+        pairs += [(label, ", ".join(f"{x:.6g}" for x in action.tolist())) for label, action in each]
     rows = [
         (str(i + 1), "; ".join(", ".join(f"{x:.5g}" for x in action) for action in each))
         for i, each in enumerate(actions[:MOST_ROWS].tolist())

@@ -105,6 +105,8 @@ class Scene:
         areas: polygons of each place, where there is no grid.
         lines: outlines.
         between: whether the area inside the second outline and outside the first is undecided.
+        question: that the outlines answer.
+        answers: shares of the places shown where it is surely so, undecided and surely not so.
         region: polygons that the map stays inside.
         plane, metres: as in `View`.
         stretch: how much longer a unit along x is than drawn, as of longitude away from the equator.
@@ -119,6 +121,8 @@ class Scene:
     areas: tuple[Polygons, ...] = ()
     lines: tuple[Line, ...] = ()
     between: bool = False
+    question: str = ""
+    answers: tuple[float, float, float] | None = None
     region: Polygons = ()
     plane: str = ""
     metres: float | None = None
@@ -140,6 +144,8 @@ class Scene:
                 for line in self.lines
             ],
             "between": self.between,
+            "question": self.question,
+            "answers": self.answers,
             "region": _rings(self.region, frame),
             "plane": self.plane,
             "metres": self.metres,

@@ -86,11 +86,11 @@ class LatticePaths:
             yield self._scored(prior, ridge, epsilon, scale, means, noises, control)
 
     def _account(self, lattice: Lattice, ridge: float) -> LatticeAccount:
-        return LatticeAccount(lattice, self.simulation.setting.n, ridge, self.simulation.setting.bound)
+        return LatticeAccount(lattice, self.simulation.setting.n, ridge, self.simulation.setting.of_paths.bound)
 
     def _closed_form(self, lattice: Lattice, ridge: float, epsilon: float) -> float | None:
         account, delta = self._account(lattice, ridge), self.simulation.delta
-        bound = self.simulation.setting.bound
+        bound = self.simulation.setting.of_paths.bound
 
         def cost(scale: float) -> float:
             return account.closed_form(scale).epsilon(delta)
@@ -112,7 +112,7 @@ class LatticePaths:
         control: Kernel,
     ) -> Candidate:
         simulation = self.simulation
-        c, t = simulation.setting.centre, simulation.setting.threshold
+        c, t = simulation.setting.of_paths.centre, simulation.setting.threshold
         places = np.arange(means.shape[1])
         paths, clear = c + means + scale * noises, c + means
         few = simulation.scored(paths >= t, clear >= t, paths, simulation.path_numbers, places)
@@ -138,6 +138,7 @@ class LatticePaths:
             counts, sums = (
                 np.bincount(node, each[world], lattice.size).astype(np.float64) for each in (data.counts, data.sums)
             )
+            sums += (setting.centre - setting.of_paths.centre) * counts
             mean, factor = Statistics(counts, sums).posterior(lattice, ridge)
             means[i] = mean[place]
             noises[i] = factor.colour(rng.standard_normal(lattice.size))[place]

@@ -40,6 +40,8 @@ class Recommendation:
     scale : float
         The mechanism's calibrated scale for n records.
     epsilon, delta : float
+    centre : float
+        Of the sums, or of the path.
     paths : int or None
         1 for a posterior; None for a kernel sum.
     decoder : bool
@@ -53,6 +55,7 @@ class Recommendation:
     scale: float
     epsilon: float
     delta: float
+    centre: float
     paths: int | None
     decoder: bool
 
@@ -165,11 +168,11 @@ class MapPlan:
         if isinstance(r.kernel, Hexagons):
             return (
                 f"posterior path on hexagons (release --prior lattice:{r.kernel.spacing:g}), killing "
-                f"{r.kernel.killing:g}, ridge {r.ridge:.4g}"
+                f"{r.kernel.killing:g}, ridge {r.ridge:.4g}, centre {r.centre:.10g}"
             )
         length = f"{r.kernel.name} kernel, length scale {r.kernel.length_scale:.4g} ({r.coordinates} coordinates)"
         if r.mechanism == "posterior":
-            return f"posterior path, {length}, ridge {r.ridge:.4g}"
+            return f"posterior path, {length}, ridge {r.ridge:.4g}, centre {r.centre:.10g}"
         return f"kernel sum, {length}, {'with' if r.decoder else 'without'} decoder"
 
     @property
@@ -197,6 +200,7 @@ class MapPlan:
             "delta": self.recommended.delta,
             "threshold": s.threshold,
             "centre": s.centre,
+            "path_centre": s.of_paths.centre,
             "response_range": list(s.response_range),
             "domain": {"lower": list(s.domain.lower), "upper": list(s.domain.upper)},
             "grid": list(s.grid),
@@ -211,8 +215,9 @@ def planned_mechanism(
     name: str, kernel: Any, ridge: float | None, epsilon: float, delta: float, setting: Setting, **changes: Any
 ) -> KernelSumMechanism | PosteriorMechanism | LatticeMechanism:
     """The mechanism of a recommendation, calibrated."""
+    of_paths: dict[str, Any] = {"response_range": setting.response_range, "centre": setting.of_paths.centre}
     if name == "lattice":
-        own = {"lattice": kernel.lattice(setting), "response_range": setting.response_range, "centre": setting.centre}
+        own = {"lattice": kernel.lattice(setting)} | of_paths
         priced: dict[str, Any] = {"n": setting.n, "epsilon": epsilon, "delta": delta, "ridge": ridge}
         return LatticeMechanism.calibrated(**(priced | own | changes))
     common: dict[str, Any] = {
@@ -231,5 +236,5 @@ def planned_mechanism(
             "centres": (setting.centre,),
         }
         return KernelSumMechanism.calibrated(**(common | own | changes))
-    own = {"kernel": kernel, "response_range": setting.response_range, "centre": setting.centre, "ridge": ridge}
+    own = {"kernel": kernel, "ridge": ridge} | of_paths
     return PosteriorMechanism.calibrated(**(common | own | changes))

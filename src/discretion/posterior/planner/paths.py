@@ -32,7 +32,7 @@ class PathWorlds:
     points : array (m, d)
         The places, in the kernel's coordinates.
     counts, sums : arrays (W, m)
-        Records at each place, and the sum of their clipped responses less the centre.
+        Records at each place, and the sum of their clipped responses less the centre of paths.
     fields : array (W, m)
         The true fields.
     mask : boolean array (m,)
@@ -62,6 +62,7 @@ class PathWorlds:
             np.stack([np.bincount(nearest, each[world], m).astype(np.float64) for world in numbers])
             for each in (worlds.counts, worlds.sums)
         )
+        sums += (model.setting.centre - model.setting.of_paths.centre) * counts
         return cls(points, counts, sums, worlds.fields[np.ix_(numbers, kept)], model.mask[kept], numbers, seed)
 
     def __len__(self) -> int:

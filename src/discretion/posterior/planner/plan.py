@@ -70,8 +70,10 @@ def plan_map(
         Target.
     delta : float, optional
         n^-1.1 by default.
-    threshold, centre : float, optional
+    threshold : float, optional
         The middle of the range by default.
+    centre : float, optional
+        Of sums the middle of the range by default, of posterior paths the threshold.
     prior : GaussianPrior or PublicTable
         ``GaussianPrior()`` by default.
     epsilons : tuple of float, optional
@@ -158,6 +160,7 @@ def plan_map(
             scale,
             float(epsilon),
             rare,
+            (setting.of_paths if path else setting).centre,
             1 if path else None,
             chosen.decoder,
         ),

@@ -123,10 +123,10 @@ def plan_posterior(
         response_range,
         grid,
         threshold=threshold,
-        centre=threshold if centre is None else centre,
+        centre=centre,
         coordinates=coordinates,
         region=region,
-    )
+    ).of_paths
     rare, target = setting.n**-1.1 if delta is None else float(delta), float(epsilon)
     check_targets((target,), rare)
     names = kernels or (("exponential", "rbf") if domain.dimension == 1 else ("rbf",))

@@ -140,7 +140,8 @@ class GaussianPrior:
     Parameters
     ----------
     length_scale : float
-        As a share of the domain's shortest side.
+        As a share of the shortest side of the domain as the kernels see it. In data coordinates the field is as rough
+        in every direction; in unit coordinates, where covariates may be of different kinds, it is a share of each side.
     amplitude : float, optional
         Standard deviation of the field; a third of half the response range by default.
     noise_sd : float, optional
@@ -175,7 +176,7 @@ class GaussianPrior:
 
     def describe(self, model: Model) -> dict[str, Any]:
         """What it is, JSON-able, every default filled in."""
-        return {"kind": "Gaussian process, declared; records uniform"} | _law(model.gaussian)
+        return {"kind": "Gaussian process, declared; records uniform"} | _law(model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +190,13 @@ class _GaussianModel(Model):
         return _worlds(self.gaussian, self.gaussian.root, self.setting, count, rng)
 
 
-def _law(law: GaussianProcessWorlds) -> dict[str, Any]:
+def _law(model: Model) -> dict[str, Any]:
+    law, setting = model.gaussian, model.setting
+    sides = [np.subtract(box.upper, box.lower) for box in (setting.domain, setting.box)]
     return {
         "kernel": law.kernel.name,
         "length_scale": law.kernel.length_scale,
+        "length_scale_in_data_units": (np.asarray(law.kernel.length_scale) * sides[0] / sides[1]).tolist(),
         "amplitude": law.amplitude,
         "noise_sd": law.noise_sd,
         "mean": float(np.mean(law.mean)),
@@ -243,7 +247,7 @@ class PublicTable:
             "kind": "earlier table, declared public by its user",
             "name": self.name,
             "rows": len(np.asarray(self.response)),
-            "fitted": _law(model.gaussian),
+            "fitted": _law(model),
         }
 
 

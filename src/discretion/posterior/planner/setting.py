@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -37,12 +37,16 @@ class Setting:
         In data units.
     response_range : (low, high)
         Responses are clipped to it.
-    centre, threshold : float
+    centre : float
+        Of sums.
+    threshold : float
     grid : tuple of int
         The grid of the release.
     coordinates : {"unit", "data"}
     region : callable or None
         Whether points (m, d) in data units belong to the public map.
+    path_centre : float, optional
+        Of posterior paths; that of sums unless given.
     """
 
     n: int
@@ -53,6 +57,12 @@ class Setting:
     grid: tuple[int, ...]
     coordinates: str
     region: Callable[[Floats], Mask] | None = None
+    path_centre: float | None = None
+
+    @cached_property
+    def of_paths(self) -> Setting:
+        """The problem as posterior paths have it, about their own centre."""
+        return self if self.path_centre is None else replace(self, centre=self.path_centre, path_centre=None)
 
     @property
     def bound(self) -> float:
@@ -127,6 +137,10 @@ def checked_setting(
 ) -> Setting:
     """The setting of a plan; threshold and centre are in the middle of the range unless given.
 
+    Paths are centred at the threshold unless a centre is given: a ridge shrinks them to their centre and leaves their
+    sign. A map from kernel sums compares h with a multiple of d, wherever they are centred, and they have the least
+    noise in the middle.
+
     Raises
     ------
     ValueError
@@ -147,7 +161,8 @@ def checked_setting(
         raise ValueError(f"grid needs {domain.dimension} counts of at least 2; got {counts}")
     if coordinates not in ("unit", "data"):
         raise ValueError(f"coordinates must be 'unit' or 'data'; got {coordinates!r}")
-    return Setting(int(n), domain, (low, high), zero, cut, counts, coordinates, region)
+    of_paths = cut if centre is None else zero
+    return Setting(int(n), domain, (low, high), zero, cut, counts, coordinates, region, of_paths)
 
 
 def check_targets(epsilons: tuple[float, ...], delta: float) -> None:

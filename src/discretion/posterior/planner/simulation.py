@@ -320,7 +320,7 @@ class Simulation:
         self, kernel: Kernel, ridge: float, epsilons: tuple[float, ...]
     ) -> Iterator[tuple[str, float, float]]:
         """(account, epsilon, scale) that can be had."""
-        n, bound = self.setting.n, self.setting.bound
+        n, bound = self.setting.n, self.setting.of_paths.bound
         line = isinstance(kernel, Exponential) and self.setting.box.dimension == 1
         assumption = Exponential1D(bound) if line else Bounded(bound)
         least = kernel.least_value(self.setting.box)
@@ -337,7 +337,7 @@ class Simulation:
             return
         for epsilon in epsilons:
             # about the scale at which the path's noise is that of a kernel sum, scale ridge^2 = 2 M / mu
-            scales = self.noise(epsilon) / ridge**2 * np.geomspace(0.3, 30.0, 400)
+            scales = 2.0 * bound / gaussian_mu(epsilon, self.delta) / ridge**2 * np.geomspace(0.3, 30.0, 400)
             met = scales[table.epsilon(scales, self.delta) <= epsilon]
             found = min(float(met.min(initial=math.inf)), published.get(epsilon, math.inf))
             if math.isfinite(found):
@@ -359,7 +359,7 @@ class Simulation:
     def _paths(
         self, kernel: Kernel, ridge: float, epsilons: tuple[float, ...], means: Floats, noises: Floats
     ) -> Iterator[Candidate]:
-        c, t, kept = self.setting.centre, self.setting.threshold, self.setting.half[1]
+        c, t, kept = self.setting.of_paths.centre, self.setting.threshold, self.setting.half[1]
         for account, epsilon, scale in self._path_scales(kernel, ridge, epsilons):
             paths = c + means + scale * noises
             few = self.scored(paths >= t, c + means >= t, paths, self.path_numbers, kept)

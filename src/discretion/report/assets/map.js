@@ -37,21 +37,68 @@
   const dots = data.points ? numbers(data.points) : null;
   const [x0, y0, x1, y1] = data.box;
   const box = { x: x0 - left, y: top - y1, w: x1 - x0, h: y1 - y0 };
-  const undecided = data.between ? joined([lines[0], lines[1]]) : null;
+  const [columns, rows] = data.grid || [0, 0], dx = box.w / (columns - 1), dy = box.h / (rows - 1);
+  const pixel = (k) => [k % columns, rows - 1 - Math.floor(k / columns)];
+
+  // Where confidence sets answer: surely yes, surely no, and what the noise leaves open. Only places with a value count.
+  const outside = (path) => {
+    const all = new Path2D();
+    all.rect(box.x - box.w, box.y - box.h, 3 * box.w, 3 * box.h);
+    all.addPath(path);
+    return all;
+  };
+  const answers = !data.between ? [] : [
+    { name: "Surely yes", path: lines[0].path, kind: "plus", mark: "M15 5H25M20 0V10" },
+    { name: "Surely no", path: outside(lines[1].path), kind: "minus", mark: "M15 5H25" },
+    { name: "Undecided: the noise allows either answer", path: joined([lines[0], lines[1]]), kind: "hatch",
+      mark: "M2 10L12 0M15 10L25 0M28 10L38 0" },
+  ].map((each, i) => ({ ...each, share: data.answers ? data.answers[[0, 2, 1][i]] : 1, on: true }));
+  // Places that have an answer: in the region, with a value of the first surface. Only the edge is tested by points.
+  const answered = (() => {
+    if (!answers.length) return null;
+    const found = layers[0].values.map((whole) => (whole === ABSENT ? 0 : 1));
+    if (!region) return found;
+    const sheet = document.createElement("canvas");
+    [sheet.width, sheet.height] = [columns, rows];
+    const context = sheet.getContext("2d");
+    context.setTransform(1 / dx, 0, 0, 1 / dy, 0.5 - box.x / dx, 0.5 - box.y / dy);
+    context.fill(region, "evenodd");
+    const { data: drawn } = context.getImageData(0, 0, columns, rows);
+    context.resetTransform();
+    return found.map((has, k) => {
+      const [i, j] = pixel(k), shade = drawn[4 * (j * columns + i) + 3];
+      if (!has || shade === 0 || shade === 255) return shade && has;
+      return context.isPointInPath(region, box.x + i * dx, box.y + j * dy, "evenodd") ? 1 : 0;
+    });
+  })();
+  const valued = (() => {
+    if (!answered) return null;
+    const path = new Path2D();
+    const across = (i) => box.x + Math.min(Math.max(i * dx, 0), box.w);
+    const down = (j) => box.y + Math.min(Math.max(j * dy, 0), box.h);
+    for (let j = 0; j < rows; j++) {
+      const row = (rows - 1 - j) * columns, y = down(j - 0.5);
+      for (let i = 0, end; i < columns; i = end + 1) {
+        for (end = i; end < columns && answered[row + end];) end++;
+        const x = across(i - 0.5);
+        if (end > i) path.rect(x, y, across(end - 0.5) - x, down(j + 0.51) - y);
+      }
+    }
+    return path;
+  })();
 
   // --- colours
 
   const colour = colours(data.ramp);
   const picture = (layer) => {
     if (layer.image) return layer.image;
-    const [columns, rows] = data.grid;
     const sheet = document.createElement("canvas");
     [sheet.width, sheet.height] = [columns, rows];
     const context = sheet.getContext("2d"), image = context.createImageData(columns, rows);
     layer.values.forEach((whole, k) => {
       if (whole === ABSENT) return;
-      const place = 4 * ((rows - 1 - Math.floor(k / columns)) * columns + (k % columns));
-      image.data.set([...colour(whole), 255], place);
+      const [i, j] = pixel(k);
+      image.data.set([...colour(whole), 255], 4 * (j * columns + i));
     });
     context.putImageData(image, 0, 0);
     return (layer.image = sheet);
@@ -59,7 +106,7 @@
 
   // --- what is shown
 
-  const state = { layer: 0, on: lines.map((line) => line.shown), hatch: true, scale: 1, x: 0, y: 0, focus: null };
+  const state = { layer: 0, on: lines.map((line) => line.shown), scale: 1, x: 0, y: 0, focus: null };
   let size = { w: 0, h: 0, ratio: 1 };
   const fit = () => {
     const room = 0.96;
@@ -102,13 +149,13 @@
     world();
     if (region) pen.clip(region, "evenodd");
     if (data.grid) {
-      const [columns, rows] = data.grid, dx = box.w / (columns - 1), dy = box.h / (rows - 1);
       pen.imageSmoothingEnabled = dx * state.scale < 24;
       pen.drawImage(picture(layer), box.x - dx / 2, box.y - dy / 2, box.w + dx, box.h + dy);
     } else {
       drawPlaces(layer, px);
     }
-    if (undecided && state.hatch) hatch();
+    if (valued) pen.clip(valued);
+    answers.forEach((each) => each.on && fill(each));
     world();
     lines.forEach((line, i) => {
       if (!state.on[i]) return;
@@ -149,17 +196,34 @@
       pen.fill();
     });
   };
-  const hatch = () => {
+  // Marks keep their size and move with the map: + surely yes, - surely no, lines across what is undecided.
+  const fill = ({ path, kind }) => {
+    const space = 18, from = (place, period) => (((place % period) + period) % period) - period;
     pen.save();
-    pen.clip(undecided, "evenodd");
+    world();
+    pen.clip(path, "evenodd");
     screen();
     pen.beginPath();
-    for (let start = -size.h; start < size.w; start += 6) {
-      pen.moveTo(start, size.h);
-      pen.lineTo(start + size.h, 0);
+    if (kind === "hatch") {
+      for (let start = from(state.x + state.y, 9) - size.h; start < size.w + size.h; start += 9) {
+        pen.moveTo(start, 0);
+        pen.lineTo(start - size.h, size.h);
+      }
+    } else {
+      for (let y = from(state.y, 2 * space), odd = 0; y < size.h + space; y += space, odd = 1 - odd) {
+        for (let x = from(state.x, space) + (odd * space) / 2; x < size.w + space; x += space) {
+          pen.moveTo(x - 3.5, y);
+          pen.lineTo(x + 3.5, y);
+          if (kind === "minus") continue;
+          pen.moveTo(x, y - 3.5);
+          pen.lineTo(x, y + 3.5);
+        }
+      }
     }
-    [pen.strokeStyle, pen.lineWidth] = ["rgba(255,255,255,.8)", 1];
     pen.setLineDash([]);
+    [pen.strokeStyle, pen.lineWidth] = ["rgba(255,255,255,.8)", kind === "hatch" ? 2.4 : 3.4];
+    pen.stroke();
+    [pen.strokeStyle, pen.lineWidth] = ["#1d2935", kind === "hatch" ? 0.8 : 1.5];
     pen.stroke();
     pen.restore();
   };
@@ -205,9 +269,7 @@
     short(value) + (layer.logarithm && Math.abs(value) < 300 ? `${between}(${exp(value)})` : "");
   const nearest = (x, y) => {
     if (data.grid) {
-      const [columns, rows] = data.grid;
-      const i = Math.round(((x - box.x) / box.w) * (columns - 1));
-      const j = Math.round((1 - (y - box.y) / box.h) * (rows - 1));
+      const i = Math.round((x - box.x) / dx), j = Math.round((box.y + box.h - y) / dy);
       return i >= 0 && i < columns && j >= 0 && j < rows ? j * columns + i : -1;
     }
     if (areas) {
@@ -236,8 +298,12 @@
     else if (k >= 0) {
       const value = layer.low + (layer.values[k] / (ABSENT - 1)) * (layer.high - layer.low);
       text = `${near}: ${layer.name.toLowerCase()} ${said(value, layer)}.`;
-      if (data.between) {
-        const yes = inside(lines[0].path, x, y), maybe = inside(lines[1].path, x, y);
+      if (answered && answered[k]) {
+        // Asked at the released place, as the value is; those on the frame lie on the outlines' own edge.
+        const [i, j] = pixel(k);
+        const u = box.x + box.w * (1e-4 + ((1 - 2e-4) * i) / (columns - 1));
+        const v = box.y + box.h * (1e-4 + ((1 - 2e-4) * j) / (rows - 1));
+        const yes = inside(lines[0].path, u, v), maybe = inside(lines[1].path, u, v);
         text += yes ? " Surely yes." : maybe ? " Undecided: the noise allows either answer." : " Surely no.";
       }
     }
@@ -251,18 +317,21 @@
     node.append(...children);
     return node;
   };
-  const sample = (dashed) => {
+  const sample = (kind, shape = "M0 5H40") => {
     const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
     svg.setAttribute("viewBox", "0 0 40 10");
     svg.setAttribute("aria-hidden", "true");
-    ["key-halo", dashed ? "key-line dashed" : "key-line"].forEach((name) => {
+    svg.setAttribute("class", kind);
+    ["key-halo", kind].forEach((name) => {
       const line = document.createElementNS(space, "path");
       line.setAttribute("class", name);
-      line.setAttribute("d", "M0 5H40");
+      line.setAttribute("d", shape);
       svg.append(line);
     });
     return svg;
   };
+  const percent = (share) =>
+    share < 0.005 ? "under 1 %" : share >= 0.995 && share < 1 ? "over 99 %" : `${Math.round(100 * share)} %`;
   const legend = () => {
     const layer = layers[state.layer];
     at("units").textContent = layer.units;
@@ -288,18 +357,24 @@
     });
     return make("label", {}, input, mark, make("span", { textContent: name }));
   };
+  if (answers.length) {
+    const group = make("fieldset", {}, make("legend", { textContent: data.question || "Answers" }));
+    answers.forEach((each) => {
+      const part = !data.answers ? "" : !each.share ? " (nowhere)" : `, at ${percent(each.share)} of the places`;
+      const label = toggle(each.name + part, each.share > 0, sample("key-mark", each.mark), (on) => (each.on = on));
+      label.firstChild.disabled = !each.share;
+      group.append(label);
+    });
+    at("controls").append(group);
+  }
   if (lines.length) {
     const outlines = make("fieldset", {}, make("legend", { textContent: "Outlines" }));
     lines.forEach((line, i) => {
       const nowhere = !line.lengths.length, name = nowhere ? `${line.name} (nowhere)` : line.name;
-      const label = toggle(name, line.shown && !nowhere, sample(line.dashed), (on) => (state.on[i] = on));
+      const label = toggle(name, line.shown && !nowhere, sample(`key-line${line.dashed ? " dashed" : ""}`), (on) => (state.on[i] = on));
       label.firstChild.disabled = nowhere;
       outlines.append(label);
     });
-    if (undecided) {
-      const mark = make("span", { className: "sample hatched" });
-      outlines.append(toggle("Undecided: the noise allows either answer", true, mark, (on) => (state.hatch = on)));
-    }
     at("controls").append(outlines);
   }
   if (layers.some((layer) => layer.values.includes(ABSENT))) {
