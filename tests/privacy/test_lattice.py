@@ -45,8 +45,8 @@ def test_rounding_is_exact_and_halves_go_up(value, spacing):
     (found,) = to_lattice([value], spacing)
     exact = Fraction(value) / Fraction(spacing)
     nearest = math.floor(exact + Fraction(1, 2))
-    if math.isinf(found):  # rounded up beyond the last float, and so refused where it would leave
-        assert nearest * Fraction(spacing) > Fraction(sys.float_info.max)
+    if math.isinf(found):  # rounded beyond the last float, and so refused where it would leave
+        assert abs(nearest) * Fraction(spacing) > Fraction(sys.float_info.max)
         return
     quotient = Fraction(found) / Fraction(spacing)
     assert quotient == nearest

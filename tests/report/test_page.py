@@ -399,6 +399,7 @@ def test_thompson_sampling_shows_what_was_played():
     found = Markup(report(sampler.result()))
     assert found.mistakes == []
     assert "What was played" in found.text
+    assert "Recommended" in found.text
     assert "Played most often" in found.text
 
 

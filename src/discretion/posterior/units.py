@@ -184,7 +184,7 @@ def unit_in_words(unit: str, most: int) -> str:
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Whether the units ``one`` and ``other``, in a certificate's words, are one; how many records take part may differ."""
+    """Whether the units ``one`` and ``other``, in words, are one; how many records take part may differ."""
 
     def owner(words: str) -> str:
         return re.sub(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bayesopt.release import LocalSearchRelease
+from discretion.gp import KERNELS
 from discretion.posterior import KernelSumRelease, LatticeRelease, PathRelease, ThompsonRelease
 from discretion.posterior.confidence import excursion_sets, local_mean, threshold_field
 from discretion.posterior.excursion import excursion_polygons
@@ -312,8 +313,10 @@ def _played(release: ThompsonRelease) -> str:
     )
     pairs = [("Rounds", f"{rounds}, of which {lost} were lost or not begun"), ("Actions a round", str(batch))]
     if lost < rounds:
-        each = (("Recommended", release.recommended()), ("Played most often", release.most_played))
-        pairs += [(label, ", ".join(f"{x:.6g}" for x in action.tolist())) for label, action in each]
+        found = {"Played most often": release.most_played}
+        if release.certificate.parameters["kernel"] in KERNELS:  # another one is not in the certificate
+            found = {"Recommended": release.recommended()} | found
+        pairs += [(label, ", ".join(f"{x:.6g}" for x in action.tolist())) for label, action in found.items()]
     rows = [
         (str(i + 1), "; ".join(", ".join(f"{x:.5g}" for x in action) for action in each))
         for i, each in enumerate(actions[:MOST_ROWS].tolist())
