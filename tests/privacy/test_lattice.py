@@ -40,6 +40,7 @@ def test_spacings_at_the_ends_of_the_floats():
 @example(2.0**52 - 0.5, 1.0)
 @example(-1e-20, 1.0)
 @example(1.7e308, 5e-324)
+@example(-1.797e308, 2.0**974)
 @example(sys.float_info.max, 2.0**973)
 def test_rounding_is_exact_and_halves_go_up(value, spacing):
     (found,) = to_lattice([value], spacing)
