@@ -75,14 +75,16 @@ def test_columns_in_another_order_are_refused(name):
 
 @pytest.mark.parametrize("name", [*ESTIMATORS, "search"])
 def test_a_record_in_place_of_names_is_not_kept(name):
-    for header in (("0.25", "0.25.1", "-1e-3"), ("7", "Unnamed: 1", "nan")):
+    headers = [("0.25", "0.25.1", "-1e-3"), ("7", "Unnamed: 1", "nan"), ("0,34", "61,5", "2"), ("a", "b", "n/a")]
+    headers += [("0", "1", "2"), ("1", "1_duplicated_0", "NA"), ("True", "x", "y"), ("12%", "-", "b")]
+    for header in headers:
         X, y = records(header)
         with pytest.warns(UserWarning, match="without its header line") as told:
             model = made(name).fit(X, y)
         assert not hasattr(model, "feature_names_in_")
         assert not any("0.25" in str(each.message) for each in told)
-    X, y = records(("0", "1", "2"))
-    assert list(made(name).fit(X, y).feature_names_in_) == ["0", "1", "2"]
+    X, y = records(("Income", "house age", "x_2.1"))
+    assert list(made(name).fit(X, y).feature_names_in_) == ["Income", "house age", "x_2.1"]
 
 
 def test_who_is_not_fitted_says_so():

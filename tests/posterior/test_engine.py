@@ -147,3 +147,9 @@ def test_a_private_number_of_records_does_not_decide_whether_memory_will_do(monk
             run.check(records(n))
         texts.append(str(error.value))
     assert len(set(texts)) == 1
+
+
+@pytest.mark.parametrize("changes", [{"kernel": Exponential(1e-151)}, {"response_range": (-1e305, 1e305)}])
+def test_what_would_overflow_on_some_records_is_refused_beforehand(changes):
+    with pytest.raises(ValueError, match="must not exceed 1e"):
+        mechanism(**changes)

@@ -57,6 +57,7 @@ from discretion.privacy.quiet import quiet
 __all__ = ["Custodian", "PathRelease", "PosteriorMechanism"]
 
 _NUGGET = 1e-6
+_LARGEST = 1e100
 
 MOST_DIMENSIONS = 64
 
@@ -213,6 +214,11 @@ class PosteriorMechanism:
             )
         if self.grid is not None and math.prod(self.grid) != len(locations):
             raise ValueError(f"grid {self.grid} does not have as many points as locations ({len(locations)}).")
+        if max(abs(low), abs(high)) > _LARGEST or self._farthest(locations) > _LARGEST:
+            raise ValueError(
+                f"response_range and coordinates over the length scale must not exceed {_LARGEST:g}: change the "
+                "unit. What would overflow on some records and not on others would tell them apart."
+            )
         locations.flags.writeable = False
         object.__setattr__(self, "centre", centre)
         object.__setattr__(self, "locations", locations)
@@ -575,6 +581,19 @@ class PosteriorMechanism:
         nugget = self.effective_nugget()
         if nugget < MARGIN * self._engine.nugget_floor(self.most_records, points, self.effective_ridge, requests):
             raise ValueError(f"nugget {nugget:.3g} does not cover {points} points; release with a larger one.")
+
+    def _farthest(self, locations: NDArray[np.float64]) -> float:
+        """Most that a coordinate of a record or a location is, in length scales of the kernel; inf on overflow."""
+        domain = self._kernel_domain()
+        ends = (
+            (domain.lower, domain.upper)
+            if isinstance(domain, Box)
+            else (np.add(domain.center, domain.radius), np.subtract(domain.center, domain.radius))
+        )
+        shortest = float(np.min(getattr(self.kernel, "length_scale", 1.0)))
+        with np.errstate(all="ignore"):
+            most = max(float(np.abs(each).max(initial=0.0)) for each in (*ends, self._kernel_coordinates(locations)))
+            return float(np.nan_to_num(np.divide(most, shortest), nan=np.inf))
 
     def _kernel_domain(self) -> Box | Ball:
         return self.domain if self.coordinates == "data" else self.domain.unit_domain

@@ -100,7 +100,8 @@ def checked_ids(ids: Any) -> NDArray[np.intp]:
         if rows:
             listed = ", ".join(map(str, rows[:10])) + (f" and {len(rows) - 10} more" if len(rows) > 10 else "")
             raise PublicError(f"The unit is {what} at rows {listed} (from 0); every record needs an owner.")
-    return np.unique(np.asarray(texts, dtype=str), return_inverse=True)[1]
+    numbers: dict[str | None, int] = {}  # numpy's texts drop NULs at their ends
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.intp)
 
 
 def check_owners(units: Any, count: int, most: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -96,33 +97,26 @@ def _columns(estimator: Any, X: Any, table: NDArray[np.float64], *, reset: bool)
     from sklearn.utils.validation import validate_data
 
     named: Any = X
-    if _is_a_record(getattr(X, "columns", ())):
+    names = list(getattr(X, "columns", ()))
+    if all(isinstance(name, str) for name in names) and not _are_words(names):
         warnings.warn(
-            "Names of columns that are numbers are not kept: of a table that was read without its header line they are "
-            "a record. Give the columns names.",
+            "Names of columns are kept only where each is a word: of a table that was read without its header line they "
+            "are a record. Give the columns names.",
             stacklevel=2,
         )
         named = table
     validate_data(estimator, named, reset=reset, skip_check_array=True)
 
 
-def _is_a_record(names: Any) -> bool:
-    """Whether all names read as numbers, and do not just count the columns: then they were not names."""
-    if not all(isinstance(name, str) for name in names):
-        return False
-    given = [name.strip() for name in names]
-    if not given or given == [str(at) for at in range(len(given))]:
-        return False
-    # pandas tells equal names apart by .1, .2, ..., and calls an empty one Unnamed
-    return all(name.startswith("Unnamed:") or _reads(name) or _reads(name.rpartition(".")[0]) for name in given)
+_WORD = re.compile(r"[^\W\d]\w*([ .-]\w+)*")
+_VALUES = {"na", "nan", "null", "none", "true", "false", "inf", "infinity", "yes", "no"}
 
 
-def _reads(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+def _are_words(names: Any) -> bool:
+    """Whether all names are words that no number, truth value or missing value is written as."""
+    # pandas tells equal names apart by .1, .2, ..., polars by _duplicated_0
+    stems = [re.sub(r"(\.\d+|_duplicated_\d+)$", "", name.strip()) for name in names]
+    return all(_WORD.fullmatch(stem) and stem.casefold() not in _VALUES for stem in stems)
 
 
 def check_shapes(X: tuple[int, ...], y: tuple[int, ...], multi_output: bool = False) -> None:
