@@ -33,7 +33,7 @@ SMALL = Dask(block=64)
 
 def local(workers=2, **options):
     """A cluster in this process, or with processes=True in two others."""
-    options = {"processes": False, "memory_limit": "1GiB", "dashboard_address": None} | options
+    options = {"processes": False, "memory_limit": "8GiB", "dashboard_address": None} | options
     return LocalCluster(n_workers=workers, threads_per_worker=1, **options)
 
 
