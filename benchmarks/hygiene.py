@@ -134,7 +134,7 @@ def command_line(search: Search, home: Path) -> None:
     ranges = f"{columns} --domain 503000:562000,155000:201000 --response-range 12:14 --delta 1e-3"
     public = f"{ranges} --length-scale 0.1"
     files = "--grid 12 --threshold 13 --crs EPSG:27700 --formats geotiff,geoparquet --floor 2"
-    release = f"release {public} {files} --ledger {book} --epsilon 3"
+    release = f"release {public} {files} --ledger {book} --other-unit --epsilon 3"
     runs = {
         "a ledger": f"ledger init {book} --dataset planted --epsilon 8 --delta 3e-3",
         "paths": f"{release} {sales} --mechanism posterior --rule renyi --paths 2 --out {home / 'paths'}",

@@ -219,7 +219,8 @@ def command(words: Sequence[str]) -> int:
 def unpaid(site: Site, words: Sequence[str]) -> int:
     """`command`, after which nothing may be spent unless it ended well."""
     before = len(site.book.entries())
-    code = command([*words, "--ledger", "book.ledger"])
+    other = ["--other-unit"] if words[0] == "release" else []  # undamaged inputs of several units share one ledger
+    code = command([*words, *other, "--ledger", "book.ledger"])
     if code and len(site.book.entries()) > before:
         raise Charge(f"{words[0]} was refused and spent budget")
     return code

@@ -133,7 +133,7 @@ def test_a_factorisation_that_breaks_down(client, monkeypatch):
         raise FactorisationError(str(block))
 
     monkeypatch.setattr(tasks, "factored", broken)
-    with pytest.raises(FactorisationError, match=r"broke down; nothing was returned\.$"):
+    with pytest.raises(FactorisationError, match="broke down; nothing was returned"):
         ClusterPosterior(RBF(0.5), 1.0, *data(100, 1)[:2], cluster=SMALL)
 
 
@@ -164,7 +164,7 @@ def test_a_worker_that_joins_and_spills_computes_nothing(client, monkeypatch):
 
 def test_spilling_and_small_clusters_are_refused_beforehand(client):
     SMALL.check(1000, 1000, 1)
-    with pytest.raises(ClusterError, match="do not fit in the workers' memory, 2 GiB in all"):
+    with pytest.raises(ClusterError, match=r"do not fit in the workers' memory, [\d.]+ GiB in all"):
         SMALL.check(100_000, 1000, 1)
     as_dask_starts_them = {"distributed.worker.memory.target": 0.6, "distributed.worker.memory.spill": 0.7}
     with dask.config.set(as_dask_starts_them), local(workers=1) as cluster, Client(cluster):
