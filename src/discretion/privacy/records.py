@@ -100,8 +100,8 @@ def _columns(estimator: Any, X: Any, table: NDArray[np.float64], *, reset: bool)
     names = list(getattr(X, "columns", ()))
     if all(isinstance(name, str) for name in names) and not _are_words(names):
         warnings.warn(
-            "Names of columns are kept only where each is a word: of a table that was read without its header line they "
-            "are a record. Give the columns names.",
+            "Names of columns are kept only where each is a word: of a table that was read without its header line "
+            "they are a record. Give the columns names.",
             stacklevel=2,
         )
         named = table
