@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from discretion.gp import RBF, ExponentialL1, Kernel
 from discretion.gp.fields import kernel_sums, stationary_field
-from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import Decoder, simulated_decoder
+from discretion.posterior.layout import SumLayout
 from discretion.posterior.worlds import BlobWorlds, OUExcursionWorlds, Worlds
 from discretion.privacy import gaussian_mu
 from studies.excursion_settings import (

@@ -22,8 +22,8 @@ from benchmarks import planted
 from discretion.cli import app
 from discretion.gp import Box, Matern32
 from discretion.posterior import KernelSumMechanism, PosteriorMechanism
-from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import Decoder, best_linear_decoder
+from discretion.posterior.layout import SumLayout
 from discretion.posterior.recomputation import LOSSES
 from discretion.posterior.records import Records
 from discretion.posterior.worlds import GaussianProcessWorlds

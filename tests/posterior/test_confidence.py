@@ -12,9 +12,7 @@ from scipy.stats import norm
 from discretion.gp import RBF, Box, Exponential, ExponentialL1, Matern32, RationalQuadratic
 from discretion.gp.fields import Grid, kernel_sums
 from discretion.posterior.confidence import (
-    NoiseField,
     ReleasedSums,
-    SumLayout,
     argmax_set,
     excursion_function,
     excursion_sets,
@@ -28,6 +26,7 @@ from discretion.posterior.confidence import (
     threshold_field,
 )
 from discretion.posterior.kernel_sum import KernelSumMechanism
+from discretion.posterior.layout import NoiseField, SumLayout
 from discretion.privacy import SeededRandomness
 
 UNIT = Box((0.0, 0.0), (1.0, 1.0))

@@ -8,7 +8,6 @@ import pytest
 
 from discretion.gp import RBF, Box, Exponential, ExponentialL1, Matern32
 from discretion.gp.fields import Grid, kernel_sums
-from discretion.posterior.confidence import NoiseField, SumLayout
 from discretion.posterior.decoder import (
     Decoder,
     FieldPosterior,
@@ -19,6 +18,7 @@ from discretion.posterior.decoder import (
     world_features,
 )
 from discretion.posterior.kernel_sum import KernelSumMechanism
+from discretion.posterior.layout import NoiseField, SumLayout
 from discretion.posterior.worlds import BlobWorlds, GaussianProcessWorlds, Worlds
 from discretion.privacy import SeededRandomness
 

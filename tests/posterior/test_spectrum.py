@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from discretion.gp import RBF, Box, Exponential, Matern32
-from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import best_linear_decoder
+from discretion.posterior.layout import SumLayout
 from discretion.posterior.spectrum import SpectralPrior, choose_kernel, water_filling
 from discretion.posterior.worlds import GaussianProcessWorlds
 

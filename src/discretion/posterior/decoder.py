@@ -29,7 +29,7 @@ from scipy.special import ndtr
 
 from discretion.gp import Kernel
 from discretion.gp.fields import Grid, Places
-from discretion.posterior.confidence import Normals, SumLayout
+from discretion.posterior.layout import Normals, SumLayout
 from discretion.posterior.worlds import GaussianProcessWorlds, Worlds, square_root
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import Decoder, best_linear_decoder
 from discretion.posterior.kernel_sum import KernelSumMechanism
 from discretion.posterior.lattice_mechanism import LatticeMechanism
+from discretion.posterior.layout import SumLayout
 from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.planner.lattices import Hexagons
 from discretion.posterior.planner.setting import Setting

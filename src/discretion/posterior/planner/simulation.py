@@ -16,8 +16,8 @@ from discretion.gp.fields import stationary_field
 from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.assumptions import Bounded, Exponential1D, RecordAssumption
 from discretion.posterior.certified import CertifiedTable
-from discretion.posterior.confidence import SumLayout
 from discretion.posterior.decoder import Decoder, best_linear_decoder, tuned_cut
+from discretion.posterior.layout import SumLayout
 from discretion.posterior.planner.paths import PathWorlds
 from discretion.posterior.planner.priors import Model, NodeWorlds
 from discretion.posterior.planner.setting import Setting
