@@ -16,6 +16,8 @@ from discretion.gp import Box, Kernel
 from discretion.gp import kernel as make_kernel
 from discretion.gp.fields import Field, Grid, Places, stationary_field
 
+__all__ = ["NoiseField", "SumLayout"]
+
 Floats = NDArray[np.float64]
 _TILE = 1 << 22  # float64 entries of one tile of a covariance, 32 MB
 

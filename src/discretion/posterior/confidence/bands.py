@@ -54,7 +54,19 @@ def mean_bands(
     quantile. With simultaneous bands, {lower >= t} and {upper >= t} are inner and outer sets for *every* threshold t
     together. Proof: ``docs/proofs/confidence-sets.md``, Theorem 2.
 
-    Parameters as in `excursion_sets`. Outside of the region the band is the whole range.
+    Parameters
+    ----------
+    release : KernelSumRelease or ReleasedSums
+    level : float
+    simultaneous : bool
+    simulations : int
+        Number B of simulated fields. The level is exact for every B; more of them make q vary less.
+    randomness : Randomness or numpy Generator, optional
+        Fresh numbers for the simulation; by default seeded by the system.
+    region : boolean array, optional
+        Public part of the map, chosen before the release is seen. Outside, the band is the whole range.
+    column, kernel : int
+        Which response and which kernel of the release.
 
     Raises
     ------
