@@ -164,7 +164,7 @@ def test_a_worker_that_joins_and_spills_computes_nothing(client, monkeypatch):
 
 def test_spilling_and_small_clusters_are_refused_beforehand(client):
     SMALL.check(1000, 1000, 1)
-    with pytest.raises(ClusterError, match=r"do not fit in the workers' memory, [\d.]+ GiB in all"):
+    with pytest.raises(ClusterError, match=r"hold before dask pauses them, [\d.]+ GiB in all"):
         SMALL.check(100_000, 1000, 1)
     as_dask_starts_them = {"distributed.worker.memory.target": 0.6, "distributed.worker.memory.spill": 0.7}
     with dask.config.set(as_dask_starts_them), local(workers=1) as cluster, Client(cluster):
@@ -243,6 +243,38 @@ def test_nothing_is_spent_without_a_cluster(client, tmp_path, monkeypatch):
     with pytest.raises(PublicError, match="do not fit"):
         private.fit(X, y)
     assert book.entries() == []
+
+
+def limited(client, limit, state):
+    """Set the limit of memory of all workers, and wait until they are in a state."""
+    client.run(lambda dask_worker: setattr(dask_worker.memory_manager, "memory_limit", limit))
+    deadline = time.monotonic() + 10.0
+    while {each["status"] for each in client.scheduler_info()["workers"].values()} != {state}:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_workers_that_pause_are_not_waited_for_for_ever(tmp_path, monkeypatch):
+    X, y, _ = data(150, 1)
+    book, private = sampler(tmp_path / "book")
+    monkeypatch.setattr(module, "_POLL", 0.1)
+    with dask.config.set(IN_MEMORY), local() as cluster, Client(cluster) as client:
+        limited(client, 2**20, "paused")
+        with pytest.raises(PublicError, match=r"All workers have paused.*Add workers or memory"):
+            private.fit(X, y)
+        assert book.entries() == []
+        # Had they paused a moment later, the loss would have been reserved.
+        monkeypatch.setattr(Dask, "check", lambda *_: None)
+        thread = threading.Timer(0.3, limited, (client, 2**33, "running"))
+        thread.start()
+        ClusterPosterior(RBF(0.5), 1.0, X, y, cluster=SMALL)
+        thread.join()
+        limited(client, 2**20, "paused")
+        monkeypatch.setattr(module, "_PATIENCE", 0.3)
+        with pytest.raises(PublicError, match=r"All workers have paused"):
+            private.fit(X, y)
+    (entry,) = book.entries()
+    assert entry.state is State.FAILED
 
 
 def test_a_failure_is_spent_once_and_says_so(client, tmp_path, monkeypatch):

@@ -306,7 +306,7 @@ def test_the_log_likelihood_is_that_of_the_normal_density():
 
 def test_other_kernels_and_dimensions_are_dense():
     assert engine(Exponential(0.1), 1).name == engine(ExponentialL1((0.1,)), 1).name == "line"
-    for kernel, dimension in ((Exponential(0.1), 2), (Matern32(0.1), 1), (RBF(0.1), 1), (ExponentialL1(1.0), 3)):
+    for kernel, dimension in ((Exponential(0.1), 2), (Matern32(0.1), 2), (RBF(0.1), 1), (ExponentialL1(1.0), 3)):
         assert engine(kernel, dimension).name == "dense"
         assert not on_the_line(kernel, dimension)
     with pytest.raises(ValueError, match="exponential kernel"):

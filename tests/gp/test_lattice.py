@@ -1,13 +1,17 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.spatial import Delaunay
 
-from discretion.gp import Box
+from discretion.gp import Box, precision
 from discretion.gp.dense import FactorisationError
 from discretion.gp.lattice import Lattice
-from discretion.gp.precision import NotAPrior
+from discretion.gp.precision import NotAPrior, factor_rounding, raised, row_sum_bound
+from discretion.gp.selected import inverse_diagonal
 from discretion.gp.sparse import Factor, node_statistics
 from discretion.gp.tiling import Tiling
 
@@ -195,3 +199,76 @@ def test_dense_rows_are_summed_exactly():
     Q[0, 0] -= 1e-6
     with pytest.raises(NotAPrior, match="negative row sums"):
         Lattice.of_precision(Q)
+
+
+# --- variances of large graphs
+
+
+def delaunay(size: int, killing: float, seed: int = 0):
+    """killing I + weighted Laplacian of neighbours among random points."""
+    rng = np.random.default_rng(seed)
+    triangles = Delaunay(rng.random((size, 2))).simplices
+    edge = np.unique(
+        np.sort(np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [0, 2]]])), axis=0
+    )
+    weight = rng.uniform(0.1, 1.0, len(edge))
+    W = coo_array((weight, edge.T), shape=(size, size)).tocsr()
+    W = W + W.T
+    return csr_array(diags_array(W.sum(axis=1) + killing) - W)
+
+
+def exact_diagonal(A: np.ndarray) -> list[Fraction]:
+    """The diagonal of the inverse of a matrix of doubles, in fractions."""
+    size = len(A)
+    rows = [[Fraction(x) for x in row] + [Fraction(int(i == j)) for j in range(size)] for i, row in enumerate(A)]
+    for i in range(size):
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for j in range(size):
+            if j != i and rows[j][i]:
+                rows[j] = [x - rows[j][i] * y for x, y in zip(rows[j], rows[i], strict=True)]
+    return [rows[i][size + i] for i in range(size)]
+
+
+@pytest.mark.parametrize("killing", [1e-2, 0.3, 1e3])
+@pytest.mark.parametrize("kind", ["delaunay", "chain", "apart", "star"])
+def test_variances_are_above_the_exact_ones(kind, killing):
+    if kind == "delaunay":
+        Q = delaunay(14, killing).toarray()
+    else:
+        W = {"chain": np.eye(12, k=1), "apart": np.zeros((12, 12)), "star": np.zeros((12, 12))}[kind]
+        W[5, np.arange(12) != 5] = 0.7 if kind == "star" else W[5, np.arange(12) != 5]
+        W = np.maximum(W, W.T)
+        Q = np.diag(W.sum(axis=1) + killing) - W
+    P = raised(csr_array(Q))
+    factor = Factor(P)
+    q, s = factor_rounding(P, factor, row_sum_bound(P, factor))
+    found = factor.variances() / (1.0 - 4.0 * q)
+    exact = exact_diagonal(P.toarray())
+    assert q * s <= 1 / 200
+    assert all(Fraction(bound) >= value for bound, value in zip(found.tolist(), exact, strict=True))
+    np.testing.assert_allclose(found, np.array(exact, dtype=float), rtol=1e-12 + 8 * q)
+
+
+def test_variances_of_a_graph_with_much_fill():
+    P = raised(delaunay(800, 0.02))
+    np.testing.assert_allclose(Factor(P).variances(), np.linalg.inv(P.toarray()).diagonal(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("wrong", [[[1.0, 0.5], [0.0, 1.0]], [[1.0, -0.5], [0.0, -1.0]], [[1.0, 0.0], [-0.5, 1.0]]])
+def test_what_is_no_factor_of_an_m_matrix_has_no_bound(wrong):
+    with pytest.raises(ValueError, match="factor"):
+        inverse_diagonal(csr_array(wrong))
+
+
+def test_a_large_graph_needs_no_column_of_its_covariance(monkeypatch):
+    Q, columns = delaunay(600, 0.5), np.arange(0, 600, 7)
+    expected = precision.largest_variance(raised(Q), columns)
+    monkeypatch.setattr(precision, "DENSE", 599)
+    assert precision.largest_variance(raised(Q), columns) == pytest.approx(expected, rel=1e-7)
+    with monkeypatch.context() as patch:
+        patch.setattr(precision, "inverse_columns", None)
+        assert Lattice.of_precision(Q).unit >= expected
+    near = raised(delaunay(600, 1e-7))  # to a singular one, where the theorem does not hold
+    found = precision.largest_variance(near, columns)
+    monkeypatch.setattr(precision, "DENSE", 600)
+    assert precision.largest_variance(near, columns) == found

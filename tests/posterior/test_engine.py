@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from discretion.gp import RBF, Box, DensePosterior, Exponential, ExponentialL1, Matern52
-from discretion.gp.engine import DenseEngine
+from discretion.gp import RBF, Box, DensePosterior, Exponential, ExponentialL1, Matern32, Matern52
+from discretion.gp.engine import DenseEngine, LineEngine, MaternLineEngine
 from discretion.gp.memory import BUDGET
 from discretion.posterior import PosteriorMechanism, PosteriorSampler
 from discretion.posterior.recomputation import LOSSES
@@ -45,24 +45,51 @@ def records(n=60, seed=1):
 def test_the_engine_is_chosen_by_kernel_and_dimension():
     assert mechanism()._engine.name == "line"
     assert mechanism(kernel=ExponentialL1(0.2))._engine.name == "line"
-    assert mechanism(kernel=Matern52(0.2))._engine.name == "dense"
+    assert mechanism(kernel=Matern52(0.2))._engine.name == mechanism(kernel=Matern32(0.2))._engine.name == "matern-line"
     assert replace(mechanism(), kernel=RBF(0.2), assumption=None)._engine.name == "dense"
     square = {"domain": Box((0.0, 0.0), (1.0, 1.0)), "locations": [[0.5, 0.5]]}
     assert mechanism(**square)._engine.name == "dense"
     assert mechanism(engine=DenseEngine())._engine.name == "dense"
 
 
-@pytest.mark.parametrize("engine", [None, DenseEngine()])
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"kernel": Matern52(0.3)}, "matern52 in dimension 1"),
+        ({"domain": Box((0.0, 0.0), (1.0, 1.0)), "locations": [[0.5, 0.5]]}, "exponential in dimension 2"),
+    ],
+)
+def test_an_engine_that_lacks_the_kernel_is_refused_beforehand(changes, why):
+    with pytest.raises(ValueError, match=f"The line engine does not compute the kernel {why}; leave engine out"):
+        mechanism(engine=LineEngine(), **changes)
+    assert mechanism(engine=LineEngine())._engine.name == "line"
+    with pytest.raises(ValueError, match="The matern-line engine does not compute the kernel exponential"):
+        mechanism(engine=MaternLineEngine())
+
+
+def test_nothing_is_spent_on_an_engine_that_lacks_the_kernel(tmp_path):
+    book = Ledger.create(tmp_path / "ledger", dataset="test", epsilon=100.0, delta=1e-3)
+    private = PosteriorSampler((0, 1), (-1, 1), kernel=RBF(0.3), scale=0.5, grid=5, engine=LineEngine(), ledger=book)
+    data = records()
+    with pytest.raises(ValueError, match="does not compute the kernel rbf"):
+        private.fit(data.covariates, data.response)
+    assert not book.entries()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "engine"),
+    [(Exponential(0.3), None), (Exponential(0.3), DenseEngine()), (Matern52(0.3), None)],
+)
 @pytest.mark.parametrize("prior_noise", [0.0, 0.4])
-def test_releases_have_the_posterior_law_whatever_the_engine(engine, prior_noise):
+def test_releases_have_the_posterior_law_whatever_the_engine(kernel, engine, prior_noise):
     data, count = records(), 2000
-    run = mechanism(engine=engine, paths=count, prior_noise=prior_noise, nugget=1e-2, centre=0.25)
+    run = mechanism(kernel=kernel, engine=engine, paths=count, prior_noise=prior_noise, nugget=1e-2, centre=0.25)
     values = run.run(data, SeededRandomness(7)).values
-    posterior = DensePosterior(Exponential(0.3), 3.0, data.covariates, data.response - 0.25)
+    posterior = DensePosterior(kernel, 3.0, data.covariates, data.response - 0.25)
     T, eye = run.locations, np.eye(25)
     covariance = 0.25 * (posterior.covariance(T) + 1e-2 * eye)
     if prior_noise:
-        covariance += 0.16 * (Exponential(0.3)(T) + 1e-2 * eye)
+        covariance += 0.16 * (kernel(T) + 1e-2 * eye)
     white = np.linalg.solve(np.linalg.cholesky(covariance), (values - 0.25 - posterior.mean(T)).T)
     assert stats.kstest(white.ravel(), "norm").pvalue > 1e-3
     np.testing.assert_allclose(white @ white.T / count, eye, atol=0.12)
@@ -82,18 +109,20 @@ def test_the_account_counts_the_rounding_of_the_engine_that_runs():
         mechanism(nugget=1e-12, locations=np.linspace(0, 1, 1000)[:, None]).privacy_loss(10**6)
 
 
-def test_large_sets_of_records_are_released_on_the_line():
-    data = records(50_000)
-    fitted = PosteriorSampler((0, 1), (-1, 1), kernel=Exponential(0.3), ridge=10.0, epsilon=1.0, grid=200)
+@pytest.mark.parametrize(("kernel", "n"), [(Exponential(0.3), 50_000), (Matern52(0.3), 10_000)])
+def test_large_sets_of_records_are_released_on_the_line(kernel, n):
+    data = records(n)
+    fitted = PosteriorSampler((0, 1), (-1, 1), kernel=kernel, ridge=10.0, epsilon=1.0, grid=200)
     values = fitted.fit(data.covariates, data.response).sample()
     assert values.shape == (1, 200)
     assert fitted.release_.certificate.epsilon <= 1.0
     assert np.isfinite(fitted.predict([[0.123], [2.0]])).all()
 
 
+@pytest.mark.parametrize("kernel", [Exponential(0.3), Matern32(0.3)])
 @pytest.mark.parametrize("n", [0, 1, 3])
-def test_few_records_or_none(n):
-    run = mechanism(neighbours="add-remove", most_records=50, prior_noise=0.1)
+def test_few_records_or_none(n, kernel):
+    run = mechanism(kernel=kernel, neighbours="add-remove", most_records=50, prior_noise=0.1)
     release, custodian = run.run_for_custodian(records(n), SystemRandomness())
     assert release.values.shape == (1, 25)
     assert release.certificate.n is None
@@ -101,13 +130,15 @@ def test_few_records_or_none(n):
     assert custodian.extend([[0.01], [0.33]]).shape == (1, 2)
 
 
-def test_no_locations_are_a_release_of_nothing():
-    run = mechanism(locations=np.empty((0, 1)))
+@pytest.mark.parametrize("kernel", [Exponential(0.3), Matern52(0.3)])
+def test_no_locations_are_a_release_of_nothing(kernel):
+    run = mechanism(kernel=kernel, locations=np.empty((0, 1)))
     assert run.run(records(), SystemRandomness()).values.shape == (1, 0)
 
 
-def test_the_custodian_extends_paths_on_the_line():
-    fitted = PosteriorSampler((0, 1), (-1, 1), kernel=Exponential(0.3), ridge=5.0, scale=0.5, grid=50, paths=3)
+@pytest.mark.parametrize("kernel", [Exponential(0.3), Matern32(0.3), Matern52(0.3)])
+def test_the_custodian_extends_paths_on_the_line(kernel):
+    fitted = PosteriorSampler((0, 1), (-1, 1), kernel=kernel, ridge=5.0, scale=0.5, grid=50, paths=3)
     data = records()
     custodian = fitted.fit_custodian(data.covariates, data.response)
     np.testing.assert_array_equal(custodian.extend(fitted.release_.locations), fitted.release_.values)
@@ -118,11 +149,27 @@ def test_the_custodian_extends_paths_on_the_line():
 
 def test_certificates_are_verified_as_before():
     private = {"neighbours": "add-remove", "most_records": 100}
-    for changes in ({}, {"kernel": Matern52(0.3)}, {"engine": DenseEngine()}, private):
+    matern = {"kernel": Matern52(0.3)}
+    for changes, rounding in (
+        ({}, "line"),
+        (private, "line"),
+        (matern, "matern-line"),
+        (matern | {"engine": DenseEngine()}, "dense"),
+        ({"engine": DenseEngine()}, "dense"),
+    ):
         release = mechanism(**changes).run(records(), SystemRandomness())
         assert verify(release.certificate, LOSSES).verified
-        line = changes in ({}, private)
-        assert json.loads(release.certificate.to_json())["parameters"]["rounding"] == ("line" if line else "dense")
+        assert json.loads(release.certificate.to_json())["parameters"]["rounding"] == rounding
+
+
+def test_the_rounding_of_matern_kernels_on_the_line_costs_next_to_nothing():
+    line = mechanism(kernel=Matern52(0.3), scale=2.0, ridge=10.0, locations=np.linspace(0, 1, 1000)[:, None])
+    dense = replace(line, engine=DenseEngine())
+    assert line.effective_nugget(10**5) == 1e-6 < dense.effective_nugget(10**5)
+    without = replace(line, nugget=1e12)
+    assert line.privacy_loss(10**5).epsilon(1e-4) <= (1.0 + 1e-9) * without.privacy_loss(10**5).epsilon(1e-4)
+    certificate = line.certificate(10**5, SystemRandomness())
+    assert verify(certificate, LOSSES).verified
 
 
 @pytest.mark.parametrize("changes", [{}, {"kernel": Matern52(0.3)}])
@@ -140,7 +187,9 @@ def test_too_little_memory_is_told_before_anything_is_spent(changes, tmp_path, m
 
 def test_a_private_number_of_records_does_not_decide_whether_memory_will_do(monkeypatch):
     monkeypatch.setenv(BUDGET, "1GiB")
-    run = mechanism(kernel=Matern52(0.3), neighbours=Neighbours.ADD_REMOVE, most_records=20_000, ridge=30.0)
+    run = mechanism(
+        kernel=Matern52(0.3), neighbours=Neighbours.ADD_REMOVE, most_records=20_000, ridge=30.0, engine=DenseEngine()
+    )
     texts = []
     for n in (0, 5, 300):
         with pytest.raises(PublicError, match="given 20,000 records") as error:

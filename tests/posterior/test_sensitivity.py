@@ -190,3 +190,21 @@ def test_amplitude_must_be_normalised():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("origin", "spacing"), [(0.0, 1e-3), (1.7e9, 2.0**-10), (1e16, 4096.0)])
+@pytest.mark.parametrize("scale", [1.0, 3.3, 0.5])
+def test_packing_holds_for_divided_coordinates(origin, spacing, scale):
+    """Far from 0 neighbouring records come nearer by what division rounds."""
+    x = origin + spacing * np.arange(41.0)
+    kernel, apart = Exponential(spacing * scale), float(np.diff(x).min())
+    assumption = Separated.for_kernel(kernel, 1.0, apart, 1)
+    held = assumption.rounded(kernel, abs(x[-1]) / kernel.length_scale)
+    scaled = x / kernel.length_scale
+    sums = np.exp(-np.abs(scaled[:, None] - scaled)).sum(1) - 1.0
+    assert assumption.packing <= held.packing
+    assert sums.max() <= held.packing * (1.0 + 1e-12)
+    if origin == 0.0:
+        assert held.packing == pytest.approx(assumption.packing, rel=1e-9)
+    with pytest.raises(ValueError, match="public origin"):
+        assumption.rounded(kernel, 1e16 / scale)

@@ -19,6 +19,7 @@ from discretion.gp.kernels import (
 )
 from discretion.gp.lattice import Lattice
 from discretion.gp.markov import MarkovPaths, MarkovPosterior
+from discretion.gp.matern_line import MaternLinePaths, MaternLinePosterior
 from discretion.gp.memory import NotEnoughMemory
 from discretion.gp.path import NuggetTooSmall, SamplePaths, mean_rounding, nugget_floor
 
@@ -43,6 +44,8 @@ __all__ = [
     "MarkovPosterior",
     "Matern32",
     "Matern52",
+    "MaternLinePaths",
+    "MaternLinePosterior",
     "NotEnoughMemory",
     "NuggetTooSmall",
     "RationalQuadratic",

@@ -12,6 +12,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -27,10 +28,16 @@ from discretion.gp.factor import FactorisationError, mirror
 from discretion.gp.kernels import Kernel
 from discretion.gp.path import MARGIN, NuggetTooSmall, SamplePaths, _Batch, nugget_floor
 
-__all__ = ["ClusterError", "ClusterPaths", "ClusterPosterior", "Dask"]
+__all__ = ["ClusterError", "ClusterPaths", "ClusterPosterior", "Dask", "connected"]
 
-_PATIENCE = 60.0  # seconds without a single worker before a run is given up
+_PATIENCE = 60.0  # seconds without a single worker that works before a run is given up
+_POLL = 2.0
 _SENT = 1 << 19  # numbers sent with one task, 4 MB
+_PAUSED = (
+    "All workers have paused, as dask has them do when their memory is nearly full. Nothing was released. Add workers "
+    "or memory, free what the workers hold, or, where dask is wrong about their memory, start them with "
+    "distributed.worker.memory.pause set to False."
+)
 
 
 class ClusterError(RuntimeError):
@@ -79,7 +86,35 @@ class Dask(DenseEngine):
 
     def check(self, n: int, m: int, paths: int) -> None:
         """Raise `ClusterError` where the cluster is not there, not fit, or too small; looks at no data."""
-        Blocks(self).fit(self.memory(n, m, paths))
+        workers = Blocks(self)
+        workers.fit(self.memory(n, m, paths))
+        if "running" not in workers.states():
+            raise ClusterError(_PAUSED)
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """The cluster of the scheduler at an address such as tls://scheduler:8786 is the current one; without one, nothing.
+
+    ConnectionError where no scheduler answers, with dask's reason: no record has been seen yet.
+    """
+    if address is None:
+        yield
+        return
+    try:
+        client = _clients()(address)
+    except (OSError, ValueError, TypeError) as error:
+        raise ConnectionError(f"No connection to a dask scheduler at {address}: {error}.") from None
+    with client:
+        yield
+
+
+def _clients() -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError("The dask engine needs: pip install 'discretion[dask]'.") from None
+    return Client
 
 
 class Blocks:
@@ -87,11 +122,7 @@ class Blocks:
 
     def __init__(self, cluster: Dask) -> None:
         try:
-            from distributed import Client
-        except ImportError:
-            raise ImportError("the dask engine needs: pip install 'discretion[dask]'") from None
-        try:
-            self.client: Any = Client.current()
+            self.client: Any = _clients().current()
         except ValueError:
             raise ClusterError("There is no dask cluster: run this within `with distributed.Client(...):`.") from None
         if self.client.asynchronous:
@@ -113,13 +144,19 @@ class Blocks:
         self._count = 0
         self._signatures: dict[int, bytes] = {}
 
+    def states(self) -> list[str]:
+        """What each worker is doing in dask's words: "running", also if idle, "paused", "closing" and so on."""
+        # asked of the scheduler itself: what the client keeps may have been overwritten by a shorter answer
+        known = _trying(lambda: self.client.sync(self.client.scheduler.identity))
+        return [each["status"] for each in known["workers"].values()]
+
     def fit(self, needed: int) -> None:
-        """Refuse what is larger than all workers' memory."""
+        """Refuse what is larger than all workers' memory, as far as they use it without a pause."""
         if self.memory and needed > self.memory:
             # how much is needed would tell the number of records, which may be private
             raise ClusterError(
-                f"The blocks do not fit in the workers' memory, {self.memory / 2**30:.3g} GiB in all; add workers or "
-                "memory."
+                f"The blocks do not fit in what the workers hold before dask pauses them, {self.memory / 2**30:.3g} "
+                "GiB in all; add workers or memory."
             )
 
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Any:
@@ -168,17 +205,18 @@ class Blocks:
     def _wait(self, futures: Sequence[Any]) -> None:
         from distributed import wait
 
-        last_seen = time.monotonic()
+        last_going = time.monotonic()
         while True:
             try:
-                _trying(lambda: wait(list(futures), timeout=2.0), passing=TimeoutError)
+                _trying(lambda: wait(list(futures), timeout=_POLL), passing=TimeoutError)
                 return
             except TimeoutError:
                 pass
-            if _trying(self.client.nthreads):
-                last_seen = time.monotonic()
-            elif time.monotonic() - last_seen > _PATIENCE:
-                raise ClusterError("All workers of the cluster were lost. Nothing was released.")
+            states = self.states()
+            if "running" in states:
+                last_going = time.monotonic()
+            elif time.monotonic() - last_going > _PATIENCE:
+                raise ClusterError(_PAUSED if states else "All workers of the cluster were lost. Nothing was released.")
 
 
 def _trying(
@@ -198,7 +236,7 @@ def _trying(
 
 def _error(kind: str) -> Exception:
     if kind == FactorisationError.__name__:
-        return FactorisationError("a Cholesky factorisation broke down; nothing was returned")
+        return FactorisationError("A Cholesky factorisation broke down; nothing was returned.")
     if kind == worker.SPILLS:
         return ClusterError("A worker joined that writes to disk what does not fit in memory. Nothing was released.")
     return ClusterError(f"A block failed with {kind} on a worker. Nothing was released.")

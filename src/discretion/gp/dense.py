@@ -78,16 +78,16 @@ class DensePosterior:
         self, kernel: Kernel, ridge: float, X: npt.ArrayLike, y: npt.ArrayLike, *, jitter: float = 0.0
     ) -> None:
         if not (0 < ridge < 1e100):
-            raise ValueError("ridge must be a positive finite number (below 1e100)")
+            raise ValueError("ridge must be a positive finite number (below 1e100).")
         if not (0 <= jitter < 1e100):
-            raise ValueError("jitter must be a finite number, 0 or more (below 1e100)")
+            raise ValueError("jitter must be a finite number, 0 or more (below 1e100).")
         points = as_points(X)
         n = len(points)
         diagonal = float(ridge) ** 2 + float(jitter)
         if diagonal < ridge_floor(n):
             raise ValueError(
                 f"ridge^2 + jitter = {diagonal:.3g} is too small for {n} points in double precision: "
-                f"give at least {ridge_floor(n):.3g}"
+                f"give at least {ridge_floor(n):.3g}."
             )
         points = finite_points(points)
         responses = checked_responses(y, n)
@@ -110,7 +110,7 @@ class DensePosterior:
         """L^{-1} y and A^{-1} y."""
         self.whitened: Array = solve(self.blocks, responses)
         if not np.isfinite(self.whitened).all():
-            raise FactorisationError("the responses are too large for double precision; nothing was computed")
+            raise FactorisationError("The responses are too large for double precision; nothing was computed.")
         self.weights: Array = solve_transposed(self.blocks, self.whitened)
 
     def with_responses(self, y: npt.ArrayLike) -> Self:
@@ -150,13 +150,13 @@ def checked_responses(y: npt.ArrayLike, n: int) -> Array:
     """y as n finite numbers; ValueError, without a value, where it is not."""
     responses = as_points(np.reshape(y, (-1, 1)), what="y")[:, 0]
     if len(responses) != n or np.ndim(y) != 1:
-        raise ValueError(f"y must have shape ({n},), one response for each row of X")
+        raise ValueError(f"y must have shape ({n},), one response for each row of X.")
     if not np.isfinite(responses).all():
-        raise ValueError("y holds NaN or infinite responses; remove or clip them by a fixed rule first")
+        raise ValueError("y holds NaN or infinite responses; remove or clip them by a fixed rule first.")
     return responses
 
 
 def _all_finite(result: Array) -> Array:
     if not np.isfinite(result).all():
-        raise FactorisationError("the posterior is not finite in double precision; nothing was returned")
+        raise FactorisationError("The posterior is not finite in double precision; nothing was returned.")
     return result

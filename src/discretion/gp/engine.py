@@ -21,6 +21,13 @@ from discretion.gp.exponential import (
 )
 from discretion.gp.factor import storage
 from discretion.gp.kernels import Kernel
+from discretion.gp.matern_line import (
+    MaternLinePaths,
+    MaternLinePosterior,
+    matern_mean_rounding,
+    matern_nugget_floor,
+    matern_on_the_line,
+)
 from discretion.gp.path import SamplePaths, mean_rounding, nugget_floor
 
 
@@ -50,7 +57,11 @@ class Engine(Protocol):
 
     name: ClassVar[str]
     rounding: ClassVar[str]
-    """Of "dense" and "line", the engine whose bounds of rounding hold; certificates name it."""
+    """Of "dense", "line" and "matern-line", the engine whose bounds of rounding hold; certificates name it."""
+
+    def supports(self, kernel: Kernel, dimension: int) -> bool:
+        """Whether it computes the posterior of this kernel in this many dimensions."""
+        ...
 
     def posterior(
         self, kernel: Kernel, ridge: float, X: npt.ArrayLike, y: npt.ArrayLike, *, jitter: float = 0.0
@@ -89,6 +100,9 @@ class DenseEngine:
     rounding: ClassVar[str] = "dense"
     posterior, paths = staticmethod(DensePosterior), staticmethod(SamplePaths)
 
+    def supports(self, kernel: Kernel, dimension: int) -> bool:
+        return True
+
     def nugget_floor(self, n: int, m: int, ridge: float, requests: int = 1) -> float:
         return nugget_floor(n, m, ridge) if ridge**2 >= ridge_floor(n) else math.inf
 
@@ -110,6 +124,9 @@ class LineEngine:
     rounding: ClassVar[str] = "line"
     posterior, paths = staticmethod(ExponentialPosterior), staticmethod(ExponentialPaths)
 
+    def supports(self, kernel: Kernel, dimension: int) -> bool:
+        return on_the_line(kernel, dimension)
+
     def nugget_floor(self, n: int, m: int, ridge: float, requests: int = 1) -> float:
         return line_nugget_floor(n, m, requests)
 
@@ -123,13 +140,34 @@ class LineEngine:
         memory.check(self.memory(n, m, paths), f"Exact paths at {m:,} points given {n:,} records")
 
 
-_DENSE, _LINE = DenseEngine(), LineEngine()
+@dataclass(frozen=True)
+class MaternLineEngine:
+    """Matern 3/2 and 5/2 on the line: a filter in whole numbers, O(n + m) a path."""
+
+    name: ClassVar[str] = "matern-line"
+    rounding: ClassVar[str] = "matern-line"
+    posterior, paths = staticmethod(MaternLinePosterior), staticmethod(MaternLinePaths)
+
+    def supports(self, kernel: Kernel, dimension: int) -> bool:
+        return matern_on_the_line(kernel, dimension)
+
+    def nugget_floor(self, n: int, m: int, ridge: float, requests: int = 1) -> float:
+        return matern_nugget_floor(m, ridge)
+
+    def mean_rounding(self, n: int, m: int, ridge: float, response_bound: float) -> float:
+        return matern_mean_rounding(n, m, ridge, response_bound)
+
+    def memory(self, n: int, m: int, paths: int) -> int:
+        return 6144 * (n + m) + paths * (32 * n + 160 * m)
+
+    def check(self, n: int, m: int, paths: int) -> None:
+        memory.check(self.memory(n, m, paths), f"Exact paths at {m:,} points given {n:,} records")
+
+
+# the first that supports a kernel computes it
+_ENGINES: tuple[Engine, ...] = (LineEngine(), MaternLineEngine(), DenseEngine())
 
 
 def engine(kernel: Kernel, dimension: int) -> Engine:
-    """The engine of a kernel in a dimension: linear time on the line for the exponential kernel, else dense.
-
-    Matern kernels on the line have linear time too (`MarkovPosterior`), but no bound of its rounding that holds for
-    every data set, so releases do not use it.
-    """
-    return _LINE if on_the_line(kernel, dimension) else _DENSE
+    """The engine of a kernel in a dimension: linear time on the line for exponential and Matern kernels, else dense."""
+    return next(each for each in _ENGINES if each.supports(kernel, dimension))

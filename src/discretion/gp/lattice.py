@@ -28,6 +28,7 @@ from scipy.sparse import coo_array, csr_array, diags_array, issparse, triu
 
 from discretion.gp.domain import Box
 from discretion.gp.precision import (
+    DENSE,
     NotAPrior,
     checked_precision,
     inverse_columns,
@@ -42,9 +43,6 @@ __all__ = ["DENSE", "Lattice"]
 
 Array = NDArray[np.float64]
 Sparse = Any  # csr_array: SciPy has no types
-
-DENSE = 4_000
-"""Graphs of at most so many nodes have their dense covariance computed where an account needs it."""
 
 _UP = 1.0 + 1e-9
 

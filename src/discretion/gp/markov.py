@@ -34,8 +34,8 @@ def chain(kernel: Kernel) -> MaternChain | None:
 class MarkovPosterior:
     """`DensePosterior` on the line in O(n log n), for Matern 3/2 and Matern 5/2 kernels.
 
-    Its rounding is small, and tested, but not bounded for every data set; private releases use `DensePosterior`. The
-    exponential kernel has `ExponentialPosterior`.
+    Its rounding is small, and tested, but not bounded for every data set; private releases use `MaternLinePosterior`.
+    The exponential kernel has `ExponentialPosterior`.
 
     Parameters: `kernel`, with one length scale; `ridge` > 0; X (n, 1); y (n,); `jitter` >= 0, added to ridge^2.
     n = 0 is the prior. Repeated rows of X are ordinary data; places are told apart down to 2^-120 of the chain's time.
@@ -61,13 +61,13 @@ class MarkovPosterior:
         if found is None:
             raise ValueError(f"{kernel!r} has no states here; use matern32 or matern52, or ExponentialPosterior")
         if not (0 < ridge < 1e100 and 0 <= jitter < 1e100):
-            raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100)")
+            raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100).")
         points = finite_points(X, 1)[:, 0]
         responses = as_points(np.reshape(y, (-1, 1)), what="y")[:, 0]
         if len(responses) != len(points) or np.ndim(y) != 1:
-            raise ValueError(f"y must have shape ({len(points)},), one response for each row of X")
+            raise ValueError(f"y must have shape ({len(points)},), one response for each row of X.")
         if not np.isfinite(responses).all():
-            raise ValueError("y holds NaN or infinite responses; remove or clip them by a fixed rule first")
+            raise ValueError("y holds NaN or infinite responses; remove or clip them by a fixed rule first.")
 
         self.kernel, self.chain = kernel, found
         self.ridge, self.jitter = float(ridge), float(jitter)
@@ -90,7 +90,7 @@ class MarkovPosterior:
         """
         scaled = x * (self.chain.rate / float(scales_per_axis(self.kernel.length_scale, 1)[0]))
         if not (np.abs(scaled).max(initial=0.0) < 1e150):
-            raise ValueError("coordinates divided by the length scale exceed 1e150: change the unit")
+            raise ValueError("Coordinates divided by the length scale exceed 1e150: change the unit.")
         return np.rint(scaled * _FINEST) / _FINEST
 
     def _filter(self) -> None:
@@ -167,9 +167,9 @@ class MarkovPaths:
 
     def __init__(self, posterior: MarkovPosterior, scale: float, nugget: float, normal: Normal, paths: int = 1) -> None:
         if not (0 < scale < math.inf and 0 < nugget < 1e100):
-            raise ValueError("scale and nugget must be positive finite numbers")
+            raise ValueError("scale and nugget must be positive finite numbers.")
         if int(paths) != paths or paths < 1:
-            raise ValueError("paths must be a whole number, 1 or more")
+            raise ValueError("paths must be a whole number, 1 or more.")
         self.posterior, self.scale, self.nugget, self.paths = posterior, float(scale), float(nugget), int(paths)
         self._normal = normal
         self._places = posterior.sites
@@ -212,7 +212,7 @@ def _normals(normal: Normal, paths: int, count: int, p: int) -> Array:
     """`count` independent standard normal vectors with p components for each path: (count, p, paths)."""
     drawn: Any = np.asarray(normal((paths, count * p)), dtype=np.float64)
     if drawn.shape != (paths, count * p) or not np.isfinite(drawn).all():
-        raise ValueError(f"normal(shape) must return finite numbers of shape {(paths, count * p)}")
+        raise ValueError(f"normal(shape) must return finite numbers of shape {(paths, count * p)}.")
     return drawn.T.reshape(count, p, paths)
 
 

@@ -36,7 +36,7 @@ class NuggetTooSmall(ValueError):
         self.smallest = smallest
         super().__init__(
             f"nugget {nugget:.3g} is too small for {m} path points, {n} data points and ridge {ridge:.6g}: "
-            f"give at least {_up(smallest)}, or a larger ridge, or fewer points"
+            f"give at least {_up(smallest)}, or a larger ridge, or fewer points."
         )
 
 
@@ -50,7 +50,7 @@ class _Rounding:
 
     def __post_init__(self) -> None:
         if self.n < 0 or self.m < 0 or not (0 < self.ridge < 1e100):
-            raise ValueError("n and m must be 0 or more, ridge positive and finite")
+            raise ValueError("n and m must be 0 or more, ridge positive and finite.")
 
     @property
     def gamma(self) -> float:
@@ -154,7 +154,7 @@ def mean_rounding(n: int, m: int, ridge: float, response_bound: float) -> float:
     Statement and proof: `docs/proofs/floor-of-noise.md`, Theorem 2.
     """
     if not (0 <= response_bound < math.inf):
-        raise ValueError("response_bound must be a finite number, 0 or more")
+        raise ValueError("response_bound must be a finite number, 0 or more.")
     e = _Rounding(n, m, ridge)
     if not e.valid:
         return math.inf
@@ -219,13 +219,13 @@ class SamplePaths:
         paths: int = 1,
     ) -> None:
         if not (0 < scale < math.inf):
-            raise ValueError("scale must be a positive finite number")
+            raise ValueError("scale must be a positive finite number.")
         if not (0 < nugget < 1e100):
-            raise ValueError("nugget must be a positive finite number (below 1e100)")
+            raise ValueError("nugget must be a positive finite number (below 1e100).")
         if int(paths) != paths or paths < 1:
-            raise ValueError("paths must be a whole number, 1 or more")
+            raise ValueError("paths must be a whole number, 1 or more.")
         if posterior.dimension > 64:
-            raise ValueError("sample paths are made for at most 64 coordinates a point")
+            raise ValueError("Sample paths are made for at most 64 coordinates a point.")
         self.posterior = posterior
         self.scale, self.nugget, self.paths = float(scale), float(nugget), int(paths)
         self._normal = normal
@@ -296,11 +296,11 @@ class SamplePaths:
 
         normals = np.asarray(self._normal((self.paths, m)), dtype=np.float64)
         if normals.shape != (self.paths, m) or not np.isfinite(normals).all():
-            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, m)}")
+            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, m)}.")
         noise = BLAS.dtrmm(1.0, own, normals.T, lower=1)  # does not read the upper triangle
         for batch in self._batches:
             noise += rows[:, batch.start : batch.rows.shape[1]] @ batch.normals.T
         values = rows[:, :n] @ posterior.whitened + self.scale * noise.T
         if not np.isfinite(values).all():
-            raise FactorisationError("a sample path is not finite in double precision; nothing was returned")
+            raise FactorisationError("A sample path is not finite in double precision; nothing was returned.")
         return _Batch(points, rows, normals, values)

@@ -16,16 +16,29 @@ from scipy.sparse.csgraph import connected_components
 
 from discretion.gp.sparse import Factor
 
-__all__ = ["NotAPrior", "checked_precision", "inverse_columns", "largest_variance", "raised", "row_sum_bound"]
+__all__ = [
+    "DENSE",
+    "NotAPrior",
+    "checked_precision",
+    "factor_rounding",
+    "inverse_columns",
+    "largest_variance",
+    "raised",
+    "row_sum_bound",
+]
 
 Array = NDArray[np.float64]
 Sparse = Any  # csr_array: SciPy has no types
+
+DENSE = 4_000
+"""Graphs of at most so many nodes have columns of their dense covariance computed where an account needs them."""
 
 _LEAST_ROW_SUM = 1e-14
 _LEAST_KILLING = 1e-10
 _RAISE = 2e-14
 _LONG_ROW = 60
 _UP = 1.0 + 1e-9
+_UNIT = 2.0**-53
 _BLOCK = 512
 
 
@@ -104,10 +117,33 @@ def inverse_columns(matrix: Sparse, factor: Factor, columns: NDArray[Any], row_s
     return X, residual * float(row_sums.max())
 
 
+def factor_rounding(matrix: Sparse, factor: Factor, row_sums: Array) -> tuple[float, float]:
+    r"""``(q, s)`` of a precision P and of all ``A = P + diag(m) / r^2``, m >= 0, whatever the m.
+
+    .. math::
+
+        q = \gamma_{w+16} N s, \qquad s = \max_i P_{ii} (\Sigma 1)_i, \qquad
+        (1 - 4q) \tilde A \le A \le (1 + 4q) \tilde A \quad\text{if}\quad q s \le 1/200
+
+    w: the most entries of a row or column of the factor, which depends on the graph alone; A~ is the precision that the
+    computed factors have. Proof in ``docs/proofs/lattice-floor.md``.
+    """
+    work = (factor.width + 16) * _UNIT
+    s = float((matrix.diagonal() * row_sums).max())
+    return work / (1.0 - work) * matrix.shape[0] * s, s
+
+
 def largest_variance(matrix: Sparse, columns: NDArray[Any]) -> float:
-    """The largest diagonal entry of the inverse at these nodes, rounded up."""
+    """The largest diagonal entry of the inverse at these nodes, rounded up.
+
+    From columns of the inverse on graphs of at most `DENSE` nodes; beyond, from its entries on the pattern of the
+    factor, unless the precision is too near to a singular one for that.
+    """
     factor = Factor(matrix)
     row_sums, most = row_sum_bound(matrix, factor), 0.0
+    q, s = factor_rounding(matrix, factor, row_sums)
+    if matrix.shape[0] > DENSE and q * s <= 1.0 / 200.0:
+        return float(factor.variances()[columns].max()) / (1.0 - 4.0 * q) * _UP
     for start in range(0, columns.size, _BLOCK):
         part = columns[start : start + _BLOCK]
         X, error = inverse_columns(matrix, factor, part, row_sums)

@@ -11,6 +11,7 @@ from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.linalg import splu
 
 from discretion.gp.dense import FactorisationError
+from discretion.gp.selected import inverse_diagonal
 
 if TYPE_CHECKING:
     from discretion.gp.lattice import Lattice
@@ -53,6 +54,13 @@ class Factor:
         """The most entries that a row or a column of L has."""
         lower: Sparse = csc_array(self._lu.L)
         return int(max(np.diff(lower.indptr).max(), np.bincount(lower.indices).max()))
+
+    def variances(self) -> Array:
+        """Upper bounds of the diagonal of ``(U^T D^{-1} U)^{-1}``, (N,), of the computed factor: see `gp.selected`.
+
+        ValueError unless A is an M-matrix.
+        """
+        return inverse_diagonal(self._lu.U)[self._lu.perm_c]
 
     def solve(self, b: Array) -> Array:
         """``A^{-1} b`` for b (N,) or (N, k)."""

@@ -70,8 +70,11 @@ def _signatures(*blocks: Block) -> dict[int, bytes]:
 
 
 def told(dask_worker: Any) -> tuple[bool, int]:
-    """Run on every worker before the start: whether it spills, and its limit of memory in bytes, 0 for none."""
-    return spills(dask_worker), int(dask_worker.memory_manager.memory_limit or 0)
+    """Run on every worker before the start: whether it spills, and the bytes at which it pauses or, where it does not,
+    the most it may have; 0 for no limit.
+    """
+    limits = dask_worker.memory_manager
+    return spills(dask_worker), int((limits.memory_limit or 0) * (limits.memory_pause_fraction or 1.0))
 
 
 def spills(dask_worker: Any) -> bool:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from discretion.gp.domain import EPS
 from discretion.gp.kernels import Diagonal as DiagonalKernel
 from discretion.gp.kernels import Exponential, Kernel
 from discretion.posterior import sensitivity
@@ -185,6 +186,27 @@ class Separated(RecordAssumption):
         """The assumption with ``packing`` computed from the kernel (:func:`~.sensitivity.packing_sum`)."""
         packing = sensitivity.packing_sum(kernel, separation, dimension)
         return cls(response_bound, separation, dimension, packing)
+
+    def rounded(self, kernel: Kernel, farthest: float) -> Self:
+        """The assumption for coordinates as they are computed, up to ``farthest`` length scales from 0.
+
+        Divided coordinates are rounded, so that records may come nearer than ``separation`` by a few units in the last
+        place of the farthest one; ``packing`` allows for that.
+
+        Raises
+        ------
+        ValueError
+            If that is half of the separation or more.
+        """
+        longest = float(np.max(kernel.length_scale))
+        nearer = self.separation - 4.0 * EPS * math.sqrt(self.dimension) * farthest * longest
+        if nearer <= 0.5 * self.separation:
+            raise ValueError(
+                f"A separation of {self.separation:g} is not much more than the rounding of coordinates so far from 0; "
+                "subtract a public origin from them."
+            )
+        packing = sensitivity.packing_sum(kernel, nearer, self.dimension)
+        return replace(self, packing=max(self.packing, packing))
 
     @property
     def largest_response(self) -> float:

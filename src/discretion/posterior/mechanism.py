@@ -135,8 +135,9 @@ class PosteriorMechanism:
     unit : str, optional
         The unit of privacy in words.
     engine : Engine, optional
-        What computes the paths; by default linear time for the exponential kernel on the line, dense linear algebra
-        else (`discretion.gp.engine`). The law and its account are the same, but for the rounding, which each bounds.
+        What computes the paths; by default linear time for exponential and Matern kernels on the line, dense linear
+        algebra else (`discretion.gp.engine`). The law and its account are the same, but for the rounding, which each
+        bounds.
 
     Raises
     ------
@@ -180,10 +181,12 @@ class PosteriorMechanism:
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{label} must be a positive finite number; got {value!r}.")
         for label, value in (("jitter", self.jitter), ("prior_noise", self.prior_noise)):
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{label} must be a finite number >= 0; got {value!r}.")
-        if self.nugget is not None and not (math.isfinite(self.nugget) and self.nugget > 0):
-            raise ValueError(f"nugget must be a positive finite number, or None for the rule; got {self.nugget!r}.")
+            if not 0 <= value < _LARGEST:
+                raise ValueError(f"{label} must be a number from 0 to below {_LARGEST:g}; got {value!r}.")
+        if self.nugget is not None and not 0 < self.nugget < _LARGEST:
+            raise ValueError(
+                f"nugget must be a positive number below {_LARGEST:g}, or None for the rule; got {self.nugget!r}."
+            )
         if isinstance(self.paths, bool) or int(self.paths) != self.paths or self.paths < 1:
             raise ValueError(f"paths must be a whole number >= 1; got {self.paths!r}.")
         for label, count, most in (
@@ -207,6 +210,11 @@ class PosteriorMechanism:
             raise ValueError(
                 f"The domain has {self.domain.dimension} dimensions; at most {MOST_DIMENSIONS} are supported."
             )
+        if self.engine is not None and not self.engine.supports(self.kernel, self.domain.dimension):
+            raise ValueError(
+                f"The {self.engine.name} engine does not compute the kernel {self.kernel.name} in dimension "
+                f"{self.domain.dimension}; leave engine out, and one that does is chosen."
+            )
         locations = np.array(self.locations, dtype=np.float64, ndmin=2)
         if locations.ndim != 2 or locations.shape[1] != self.domain.dimension or not np.isfinite(locations).all():
             raise ValueError(
@@ -228,6 +236,8 @@ class PosteriorMechanism:
         if self.rule != RELEASE_RULES[0] and not self.n_is_public:
             raise ValueError("Where the number of records is private one account prices a release: leave rule out.")
         self._assumption.check(self.kernel, self.domain.dimension)
+        if isinstance(self._assumption, Separated):
+            object.__setattr__(self, "assumption", self._assumption.rounded(self.kernel, self._farthest(locations)))
         self._check_clipping()
         if self.contributions > 1 and self.n_is_public and isinstance(self._assumption, Separated):
             # Half-way between the two data sets an old and a new record may lie at one place.
@@ -320,8 +330,8 @@ class PosteriorMechanism:
 
         The loss of the exact paths (Theorem 3.1 and its refinements; ``docs/proofs/add-remove.md``) plus that of the
         rounding of the computed mean under half of the nugget (``docs/proofs/floor-of-noise.md``; on the line
-        ``docs/proofs/exponential-line.md``). For several
-        `contributions` both are those of a group (``docs/proofs/group-privacy.md``).
+        ``docs/proofs/exponential-line.md`` and ``docs/proofs/matern-line.md``). For several `contributions` both are
+        those of a group (``docs/proofs/group-privacy.md``).
         """
         n = self._count(n)
         bound = self._engine.mean_rounding(n, len(self.locations), self.effective_ridge, self.response_bound)
@@ -386,7 +396,7 @@ class PosteriorMechanism:
             else "Records with covariates outside the public domain are refused, all together."
         )
         cap = () if self.n_is_public else (f"There are at most {self.most_records:,} records.",)
-        unit = self.unit or self._unit_in_words()
+        unit = self.unit_in_words
         checked, declared = unit_assumptions(unit, int(self.contributions), limited=limited)
         public = (PUBLIC_NUMBER,) if self.n_is_public else ()
         public += (PUBLIC_SHARE,) if self.n_is_public and self.contributions > 1 else ()
@@ -508,7 +518,11 @@ class PosteriorMechanism:
         assert self.assumption is not None
         return self.assumption
 
-    def _unit_in_words(self) -> str:
+    @property
+    def unit_in_words(self) -> str:
+        """The unit of privacy, as certificates and ledgers have it."""
+        if self.unit:
+            return self.unit
         one = self.contributions == 1
         if self.neighbours is Neighbours.REPLACE_RESPONSE:
             return "the response of one record" if one else f"the responses of {self.contributions:,} records"
