@@ -10,8 +10,10 @@ from discretion.audit.membership import (
     PathScorer,
     attack,
 )
+from discretion.audit.own import OwnGame, own_game
 from discretion.audit.pair import Cluster, PairAudit, Record, Witness, audit_pair, witness_epsilon
 from discretion.audit.rates import epsilon_lower_bound
+from discretion.audit.release_game import affordable
 from discretion.audit.releases import ReleaseGame, certificate_game, mechanism_game
 from discretion.audit.repeated import RepeatedAttack, draw_attack, repeated
 
@@ -22,6 +24,7 @@ __all__ = [
     "MechanismGame",
     "MembershipAttack",
     "OfflineScorer",
+    "OwnGame",
     "PairAudit",
     "PathGame",
     "PathScorer",
@@ -29,12 +32,14 @@ __all__ = [
     "ReleaseGame",
     "RepeatedAttack",
     "Witness",
+    "affordable",
     "attack",
     "audit_pair",
     "certificate_game",
     "draw_attack",
     "epsilon_lower_bound",
     "mechanism_game",
+    "own_game",
     "repeated",
     "witness_epsilon",
 ]

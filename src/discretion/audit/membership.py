@@ -333,13 +333,14 @@ def attack(
     confidence: float = 0.95,
     claimed: float | None = None,
     seed: int = 0,
+    step: Callable[[str], None] = lambda name: None,
 ) -> MembershipAttack:
     """Train on `shadows` releases of each world, score `trials` fresh ones of each.
 
     `trainer` turns shadow features into a scorer: `PathScorer.fit` (default for a `PathGame`), `OfflineScorer.fit`,
     `GaussianScorer.fit` (default otherwise), or `lambda *_: ExactScorer.of(game, rng)`. The bound on epsilon takes its
     thresholds from the shadows' scores, so the fresh ones are used once; it holds at `delta` with the given
-    `confidence`, beside the epsilon that is `claimed`, if told. One `seed`, one result.
+    `confidence`, beside the epsilon that is `claimed`, if told. One `seed`, one result. `step` is told what begins.
 
     ValueError when a count is below 8 or features are not finite.
     """
@@ -348,10 +349,16 @@ def attack(
     rng = np.random.default_rng(seed)
     if trainer is None:
         trainer = PathScorer.fit if isinstance(game, PathGame) else GaussianScorer.fit
-    seen = _finite(game.features(True, shadows, rng)), _finite(game.features(False, shadows, rng))
+    step(f"{shadows:,} releases with the record, to learn from")
+    members = _finite(game.features(True, shadows, rng))
+    step(f"{shadows:,} releases without it, to learn from")
+    seen = members, _finite(game.features(False, shadows, rng))
     scorer = trainer(*seen)
+    step(f"{trials:,} releases with the record, to score")
     members = scorer(_finite(game.features(True, trials, rng)))
+    step(f"{trials:,} releases without it, to score")
     others = scorer(_finite(game.features(False, trials, rng)))
+    step("Bounding epsilon")
     lower = epsilon_lower_bound(
         members, others, delta, confidence=confidence, chosen_on=(scorer(seen[0]), scorer(seen[1]))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,13 @@ def repeated(
     confidence: float = 0.95,
     seed: int = 0,
     n_jobs: int | None = None,
+    step: Callable[[str], None] = lambda name: None,
     **options: Any,
 ) -> RepeatedAttack:
     """`attack` so many times (`repetitions`), with seeds from `seed` on, through joblib (`n_jobs`).
 
     `confidence` is that of all bounds together. `trainer` is one of `KINDS`, of which all but "online" need a
-    `PathGame`, or a function as `attack` takes it; `options` are those of `attack`.
+    `PathGame`, or a function as `attack` takes it; `options` are those of `attack`. `step` is told what begins.
 
     ValueError for an unknown kind, or one that the game does not have.
     """
@@ -149,8 +151,13 @@ def repeated(
             assert isinstance(game, PathGame)
             scorer = ExactScorer.of(game, np.random.default_rng([seed, index, 1]))
             made = lambda *_: scorer  # noqa: E731
+        if alone:
+            options["step"] = lambda name: step(name if repetitions == 1 else f"{index + 1} of {repetitions}: {name}")
         return attack(game, made, confidence=each, seed=seed + index, **options)
 
+    alone = n_jobs in (None, 1)
+    if not alone:
+        step(f"{repetitions:,} attacks, several at once")
     found: Any = Parallel(n_jobs=n_jobs)(delayed(one)(index) for index in range(repetitions))
     return RepeatedAttack(tuple(found), confidence)
 

@@ -17,16 +17,19 @@ from discretion.privacy import PrivacyLoss
 from discretion.privacy.clipping import AdaptiveClip
 from discretion.privacy.verification import LossOf, check_parameters
 
-__all__ = ["LOSSES"]
+__all__ = ["LOSSES", "choice_of", "search_of"]
 
 _NO_PART = ("kernel", "update")
 _SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "late": Late}
 _REBUILT = ("space", "schedule", "adaptive_clip", *_NO_PART)
 
 
-def _search(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    if n is None:
-        raise ValueError("the certificate of a local search states n.")
+def search_of(parameters: Mapping[str, Any], delta: float) -> LocalSearch:
+    """The `LocalSearch` with these parameters and this delta, but for kernel and update rule: those are the defaults.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are not the parameters of such a search, or contradict each other.
+    """
     schedule, adaptive = dict(parameters["schedule"]), parameters["adaptive_clip"]
     search = LocalSearch(
         Space.described(parameters["space"]),
@@ -36,15 +39,26 @@ def _search(parameters: Mapping[str, Any], n: int | None, delta: float) -> Priva
         **{name: value for name, value in parameters.items() if name not in _REBUILT},
     )
     check_parameters(parameters, search.parameters() | {name: parameters[name] for name in _NO_PART})
-    return search.privacy_loss(n)
+    return search
 
 
-def _choice(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+def _search(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    if n is None:
+        raise ValueError("the certificate of a local search states n.")
+    return search_of(parameters, delta).privacy_loss(n)
+
+
+def choice_of(parameters: Mapping[str, Any], delta: float) -> CandidateChoice:
+    """The `CandidateChoice` with these parameters and this delta; raises as `search_of`."""
     choice = CandidateChoice(
         tuple(parameters["candidates"]), parameters["largest_loss"], parameters["epsilon"], delta=delta
     )
     check_parameters(parameters, choice.parameters())
-    return choice.privacy_loss(n or 1)
+    return choice
+
+
+def _choice(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    return choice_of(parameters, delta).privacy_loss(n or 1)
 
 
 LOSSES: dict[str, LossOf] = {LocalSearch.name: _search, CandidateChoice.name: _choice}

@@ -33,9 +33,9 @@ from discretion.bilevel.tuned import TunedModel
 from discretion.bilevel.warm_start import WarmStart
 from discretion.privacy import Neighbours, PrivacyLoss
 from discretion.privacy.clipping import AdaptiveClip
-from discretion.privacy.verification import LossOf, check_parameters
+from discretion.privacy.verification import LossOf, NotRecomputable, check_parameters
 
-__all__ = ["LOSSES"]
+__all__ = ["LOSSES", "MECHANISMS", "mechanism_of"]
 
 _FAMILIES: dict[str, Any] = {
     "biased ridge": BiasedRidge,
@@ -59,7 +59,7 @@ def _problem(described: Any, at: Mapping[str, Any] | None = None) -> Any:
     if name == "declared":
         return _declared(described, at)
     if name not in _FAMILIES:
-        raise ValueError(f"the constants of the problem {name!r} are not in the certificate.")
+        raise NotRecomputable(f"the constants of the problem {name!r} are not in the certificate.")
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in described.items()}
     if "domain" in given:
         given["domain"] = domain_of(given["domain"])
@@ -71,7 +71,7 @@ def _declared(described: Mapping[str, Any], at: Mapping[str, Any] | None) -> Bil
     everywhere, here = described["constants"], None
     if described["constants_at"]:
         if at is None:
-            raise ValueError("the constants are a function of x, which is not in the certificate.")
+            raise NotRecomputable("the constants are a function of x, which is not in the certificate.")
         here = Constants.of(at)
     unknown: Any = _Unknown(described["backend"])
     return Problem(
@@ -190,27 +190,44 @@ def _separable(parameters: Mapping[str, Any], n: int | None, delta: float) -> Se
     )
 
 
-def _rebuilt(build: Callable[[Mapping[str, Any], int | None, float], BilevelMechanism]) -> LossOf:
+MECHANISMS: dict[str, Callable[[Mapping[str, Any], int | None, float], BilevelMechanism]] = {
+    ExponentialMechanism.name: _choices,
+    ConvexExponential.name: _convex,
+    RegularisedExponential.name: _regularised,
+    TunedModel.name: _tuned,
+    InnerRelease.name: _inner,
+    Descent.name: _descents,
+    WarmStart.name: _warm_starts,
+    PenaltyDescent.name: _penalty,
+    ClippedBilevel.name: _clipped,
+    SeparableDescent.name: _separable,
+}
+"""From parameters, n and delta to the mechanism, for each whose certificate says all that its loss follows from.
+
+Losses, gradients and solvers of somebody's own are not in a certificate: such a mechanism has a price, and is not run.
+"""
+
+
+def _loss_of(name: str) -> LossOf:
     """By the mechanism itself, if all of its parameters are those of the certificate."""
 
     def loss(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-        mechanism = build(parameters, n, delta)
-        check_parameters(parameters, mechanism.parameters())
+        mechanism = mechanism_of(name, parameters, n, delta)
         return mechanism.privacy_loss(mechanism.total if n is None else n)
 
     return loss
 
 
-LOSSES: dict[str, LossOf] = {
-    ExponentialMechanism.name: _rebuilt(_choices),
-    ConvexExponential.name: _rebuilt(_convex),
-    RegularisedExponential.name: _rebuilt(_regularised),
-    TunedModel.name: _rebuilt(_tuned),
-    InnerRelease.name: _rebuilt(_inner),
-    Descent.name: _rebuilt(_descents),
-    WarmStart.name: _rebuilt(_warm_starts),
-    PenaltyDescent.name: _rebuilt(_penalty),
-    ClippedBilevel.name: _rebuilt(_clipped),
-    SeparableDescent.name: _rebuilt(_separable),
-}
+def mechanism_of(name: str, parameters: Mapping[str, Any], n: int | None, delta: float) -> BilevelMechanism:
+    """The mechanism of `MECHANISMS` with these parameters, all of which it writes again.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are not the parameters of such a mechanism, or contradict each other.
+    """
+    mechanism = MECHANISMS[name](parameters, n, delta)
+    check_parameters(parameters, mechanism.parameters())
+    return mechanism
+
+
+LOSSES: dict[str, LossOf] = {name: _loss_of(name) for name in MECHANISMS}
 """A `LossOf` for each mechanism whose certificate says all that its loss follows from."""

@@ -26,6 +26,7 @@ def _audit() -> None:
 
 @audit.command("pair")
 def audit_pair_(
+    context: typer.Context,
     n: Annotated[int, typer.Option("--n", help="Number of records (public); with add-remove the largest number.")],
     ridge: Annotated[float, typer.Option(help="Ridge r: observation noise variance is r^2 scale^2.")],
     scale: Annotated[float, typer.Option(help="Posterior scale sigma.")],
@@ -36,7 +37,14 @@ def audit_pair_(
     delta: Delta = "n^-1.1",
     response_bound: Bound = 1.0,
     paths: Paths = 1,
-    neighbours: Annotated[Neighbours, typer.Option(help="Neighbour relation.")] = Neighbours.REPLACE,
+    neighbours: Annotated[Neighbours, options.relation("replace (n public) or add-remove.")] = Neighbours.REPLACE,
+    assumption: Annotated[
+        str | None,
+        typer.Option(
+            help="Under which this library's claim is made: bounded, exponential-1d or diagonal; if left out, the "
+            "strongest that every data set of the search meets."
+        ),
+    ] = None,
     claimed: Annotated[
         float | None, typer.Option(help="An epsilon to refute; if left out, the one this library claims.")
     ] = None,
@@ -56,9 +64,12 @@ def audit_pair_(
             options.delta_of(delta, n),
         )
         account: dict[str, Any] = {"ridge": ridge, "scale": scale, "paths": paths}
+        under = None
         if claimed is None:
-            assumption = _assumption(shape, box, response_bound)
-            claimed = _claimed(n, rare, assumption, shape.least_value(box), neighbours, account)
+            under = _assumption(assumption, shape, box, response_bound)
+            claimed = _claimed(n, rare, under, shape.least_value(box), neighbours, account)
+        else:
+            options.refuse_given(context, ("assumption",), "it is for this library's claim; leave out --claimed")
         found = audit_pair(
             shape,
             box,
@@ -79,13 +90,27 @@ def audit_pair_(
         ]
         if not found.complete:
             lines.append(f"The search stopped after {seconds:g} seconds: a longer one may find more.")
-        show(found.to_dict(), as_json=json_, lines=lines)
+        if under is not None:
+            lines.append(f"The claim is this library's, under the assumption {under.name} (--assumption).")
+        show(found.to_dict() | {"assumption": None if under is None else under.name}, as_json=json_, lines=lines)
     if found.refuted:
         raise typer.Exit(REFUSED)
 
 
-def _assumption(kernel: Kernel, box: Box, bound: float) -> Assumption:
-    """The strongest assumption under which every data set of the search falls."""
+def _assumption(named: str | None, kernel: Kernel, box: Box, bound: float) -> Assumption:
+    """What was named; else the strongest assumption that every data set of the search meets.
+
+    ValueError for one that they do not meet: what they leak then says nothing about a claim.
+    """
+    if named is not None:
+        found = options.assumption_of(named, bound, kernel)
+        if not isinstance(found, Bounded | Exponential1D | Diagonal):
+            raise ValueError(
+                f"--assumption {named} excludes data sets of this search, so that what they leak says nothing about a "
+                "claim under it: bounded, exponential-1d or diagonal."
+            )
+        found.check(kernel, box.dimension)
+        return found
     for kind in (Exponential1D, Diagonal):
         try:
             kind(bound).check(kernel, box.dimension)

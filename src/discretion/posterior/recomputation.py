@@ -33,7 +33,7 @@ from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.thompson_mechanism import ThompsonMechanism
 from discretion.privacy import PrivacyLoss
-from discretion.privacy.verification import LossOf, check_parameters
+from discretion.privacy.verification import LossOf, NotRecomputable, check_parameters
 
 __all__ = [
     "LOSSES",
@@ -44,6 +44,7 @@ __all__ = [
     "posterior_loss_of",
     "posterior_of",
     "thompson_loss_of",
+    "thompson_of",
 ]
 
 MOST_NUMBERS = 1 << 25
@@ -127,12 +128,14 @@ def lattice_of(parameters: Mapping[str, Any], delta: float, *, prior: Lattice | 
 
     Raises
     ------
+    NotRecomputable
+        If they name a graph that has to be supplied and was not.
     ValueError, KeyError, TypeError
-        If they are not the parameters of such a mechanism, contradict each other, name a graph that has to be supplied
-        and was not, or another graph than the one supplied.
+        If they are not the parameters of such a mechanism, contradict each other, or name another graph than the one
+        supplied.
     """
     if prior is None and parameters["graph"] not in TILINGS:
-        raise ValueError(
+        raise NotRecomputable(
             f"The graph ({parameters['graph']}, {parameters['nodes']} nodes) is not in the certificate, its digest is: "
             "supply the public file it was made from (--prior FILE)."
         )
@@ -159,8 +162,8 @@ def lattice_loss_of(
     return lattice_of(parameters, delta, prior=prior).privacy_loss(n)
 
 
-def thompson_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    """The loss of the `ThompsonMechanism` with these parameters and this delta. Candidates enter it by their number.
+def thompson_of(parameters: Mapping[str, Any], delta: float) -> ThompsonMechanism:
+    """The `ThompsonMechanism` with these parameters and this delta; stand-ins are its candidates, far from each other.
 
     Raises
     ------
@@ -182,7 +185,12 @@ def thompson_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float)
         **_given(ThompsonMechanism, parameters, kept),
     )
     check_parameters(parameters, mechanism.parameters() | {"candidates_digest": parameters["candidates_digest"]})
-    return mechanism.privacy_loss(n)
+    return mechanism
+
+
+def thompson_loss_of(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
+    """The loss of `thompson_of`, which candidates enter by their number; raises what it raises."""
+    return thompson_of(parameters, delta).privacy_loss(n)
 
 
 LOSSES: dict[str, LossOf] = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from discretion.privacy import Neighbours, PrivacyLoss
-from discretion.privacy.verification import LossOf, check_parameters
+from discretion.privacy.verification import LossOf, NotRecomputable, check_parameters
 from discretion.selection.disjoint import DisjointTuning
 from discretion.selection.extensions import SharedRate, Threshold
 from discretion.selection.learners import PrivateLogisticRegression, PrivateRidge
@@ -25,7 +25,7 @@ from discretion.selection.runs import RunLimit
 from discretion.selection.scores import NoisyScore, PublicScore, Score
 from discretion.selection.search import SelectionMechanism
 
-__all__ = ["selection_losses"]
+__all__ = ["linear_of", "search_of", "selection_losses"]
 
 MOST_CANDIDATES = 10_000
 """Of which a certificate may tell for its loss to be computed again."""
@@ -41,16 +41,12 @@ def selection_losses(others: Mapping[str, LossOf]) -> dict[str, LossOf]:
     Returns:
         These rules, and not the others: ``verify(certificate, LOSSES | selection_losses(LOSSES))``.
     """
-    own: dict[str, LossOf] = {
-        RidgeMechanism.name: lambda parameters, n, delta: _linear(RidgeMechanism, parameters, n, delta),
-        LogisticMechanism.name: lambda parameters, n, delta: _linear(LogisticMechanism, parameters, n, delta),
-    }
-    of_candidates = {**others, **own, **{each.__name__: _estimator(each) for each in _ESTIMATORS}}
 
     def search(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-        return _search_loss(parameters, n, delta, of_candidates)
+        found, stated = search_of(parameters, n, delta, others)
+        return found.as_stored(found.prices(stated, n)[1])
 
-    return own | {SelectionMechanism.name: search}
+    return {name: _linear(name) for name in _LINEAR} | {SelectionMechanism.name: search}
 
 
 # --- Linear models ----------------------------------------------------------------------------------
@@ -59,12 +55,23 @@ def selection_losses(others: Mapping[str, LossOf]) -> dict[str, LossOf]:
 _ESTIMATORS = (PrivateRidge, PrivateLogisticRegression)
 
 
-def _linear(kind: Any, parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-    """The loss of a linear model with these parameters and this delta."""
+_LINEAR: dict[str, Any] = {each.name: each for each in (RidgeMechanism, LogisticMechanism)}
+
+
+def linear_of(name: str, parameters: Mapping[str, Any], delta: float) -> RidgeMechanism | LogisticMechanism:
+    """The linear model of this name with these parameters and this delta.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are not the parameters of such a model, or contradict each other.
+    """
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in parameters.items() if v is not None}
-    mechanism = kind(delta=delta, **given)
+    mechanism = _LINEAR[name](delta=delta, **given)
     check_parameters(parameters, mechanism.parameters())
-    return mechanism.privacy_loss(n)
+    return mechanism
+
+
+def _linear(name: str) -> LossOf:
+    return lambda parameters, n, delta: linear_of(name, parameters, delta).privacy_loss(n)
 
 
 def _estimator(kind: Any) -> LossOf:
@@ -105,8 +112,22 @@ class _StandIn:
         raise ValueError("a stand-in is never run.")
 
 
-def _search_loss(told: Mapping[str, Any], n: int | None, delta: float, rules: Mapping[str, LossOf]) -> PrivacyLoss:
-    """The loss of the search with these parameters and this delta."""
+def search_of(
+    told: Mapping[str, Any], n: int | None, delta: float, others: Mapping[str, LossOf]
+) -> tuple[SelectionMechanism, list[Stated]]:
+    """The search with these parameters and this delta, and what one run of each candidate costs.
+
+    Its candidates cost what they cost, and never run; `others` as in `selection_losses`.
+
+    Raises:
+        NotRecomputable: what a candidate or the score costs is neither stated nor known here.
+        ValueError, KeyError, TypeError: they are not the parameters of a search, or contradict each other.
+    """
+    rules = {
+        **others,
+        **{name: _linear(name) for name in _LINEAR},
+        **{each.__name__: _estimator(each) for each in _ESTIMATORS},
+    }
     score, each, of = _score(told["score"]), told["candidates"], told["run_losses"]["of"]
     if not (isinstance(each, list) and 0 < len(each) <= MOST_CANDIDATES and len(of) == len(each)):
         raise ValueError("a search has at least one candidate, and says for each whether its loss is stated.")
@@ -124,7 +145,7 @@ def _search_loss(told: Mapping[str, Any], n: int | None, delta: float, rules: Ma
                 check_parameters({"run_losses": texts[place]}, {"run_losses": found.to_dict()})
             loss = found if loss is None else loss
         if loss is None:
-            raise ValueError(f"what a run of {name!r} costs is not stated, and no rule for it is at hand.")
+            raise NotRecomputable(f"what a run of {name!r} costs is not stated, and no rule for it is at hand.")
         candidates += [_StandIn(name, loss.neighbours, n is not None, None if estimator else made_for, about)]
         stated += [Stated(loss, None if place is None else texts[place])]
     box, seconds = told.get("box"), told["seconds_per_run"]
@@ -141,7 +162,7 @@ def _search_loss(told: Mapping[str, Any], n: int | None, delta: float, rules: Ma
     search = kind(tuple(candidates), score, _law(told["law"]), delta, **options)
     plan = {key: value for key, value in told.items() if key not in ("run_losses", "search", "released")}
     check_parameters(plan, search.parameters())
-    return search.as_stored(search.prices(stated, n)[1])
+    return search, stated
 
 
 def _score(told: Mapping[str, Any]) -> Score:
@@ -153,7 +174,7 @@ def _score(told: Mapping[str, Any]) -> Score:
             return NoisyScore(
                 lambda artefact, records: (), *(told[key] for key in ("low", "high", "mu", "fraction", "name"))
             )
-    raise ValueError(f"the score {told['score']!r} is none of this library's, and what it costs is not known.")
+    raise NotRecomputable(f"the score {told['score']!r} is none of this library's, and what it costs is not known.")
 
 
 def _law(told: Mapping[str, Any]) -> Law:
