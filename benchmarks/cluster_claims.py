@@ -32,7 +32,9 @@ def workers(count: int = 2, memory: str = "6GiB") -> Iterator[Any]:
     from dask import config
     from distributed import Client, LocalCluster
 
-    kept = {"distributed.worker.memory.target": False, "distributed.worker.memory.spill": False}
+    kept: Any = {"distributed.worker.memory.target": False, "distributed.worker.memory.spill": False}
+    # on a busy machine a process that was killed takes longer to start again than dask waits before it gives it up
+    kept["distributed.deploy.lost-worker-timeout"] = "10 minutes"
     size: Any = {"n_workers": count, "threads_per_worker": 1, "memory_limit": memory, "dashboard_address": None}
     with config.set(kept), LocalCluster(**size) as cluster, Client(cluster) as client:
         yield client
@@ -112,11 +114,11 @@ def cluster_thirty_thousand() -> Measured:
 
 
 def struck(client: Any, blocks: int) -> threading.Thread:
-    """Kill a worker once there are so many blocks."""
-    victim = next(iter(client.run(os.getpid).values()))
+    """Kill a worker once there are so many blocks more."""
+    victim, known = next(iter(client.run(os.getpid).values())), set(client.who_has())
 
     def strike() -> None:
-        while len(client.who_has()) < blocks:
+        while len(set(client.who_has()) - known) < blocks:
             time.sleep(0.02)
         os.kill(victim, signal.SIGKILL)
 

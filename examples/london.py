@@ -38,8 +38,8 @@ def main() -> None:
         print("$ discretion", shlex.join(step), flush=True)
         subprocess.run([*discretion, *step], check=True)
     print(
-        f"\nLook at {OUT}/london/map.png (single sales, epsilon 1) and {OUT}/london_paths/map.png (posterior paths, "
-        "epsilon 9);\nshow the certificate.txt beside each to your data-protection officer."
+        f"\nOpen {OUT}/london/report.html (single sales, epsilon 1) and {OUT}/london_paths/report.html (posterior "
+        "paths, epsilon 9)\nin a browser; show the certificate.txt beside each to your data-protection officer."
     )
 
 
