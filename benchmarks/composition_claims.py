@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from benchmarks.harness import Measured, claim
@@ -15,6 +16,7 @@ from discretion.posterior import Exponential1D
 from discretion.posterior.certified import certified_loss
 from discretion.privacy import (
     Composition,
+    FixedSizeGaussian,
     GaussianDP,
     LaplaceDP,
     Neighbours,
@@ -76,6 +78,50 @@ def composition_pure() -> Measured:
         exact = float(np.sum(np.exp(log) * -np.expm1(np.minimum(epsilon - (2 * i - count) * e, 0))))
         ratios.append(numerical_delta([(PureDP(e, neighbours=REPLACE)._profiles, count)], epsilon) / exact)
     return Measured(f"{min(ratios) - 1:+.1e} to {max(ratios) - 1:+.1e}", min(ratios) >= 1 and max(ratios) <= 1 + 1e-5)
+
+
+@claim(
+    "ledger",
+    "A pure loss beside a Gaussian one, by default, over the exact epsilon: (mu, epsilon) = (0.27, 0.1), (1, 2), (3, "
+    "0.05), delta 1e-2 to 1e-12; and what the sum of the epsilons says of the first at 1e-5",
+    "never below; <= 1.001; 1.067 where the sum is 1.108",
+)
+def composition_pure_and_gaussian() -> Measured:
+    def profile(mu: float, epsilon: float) -> float:
+        if epsilon >= 0:
+            return gaussian_delta(mu, epsilon)
+        return -math.expm1(epsilon) + math.exp(epsilon) * gaussian_delta(mu, -epsilon)
+
+    ratios = []
+    for mu, e in ((0.27, 0.1), (1.0, 2.0), (3.0, 0.05)):
+        p = 1 / (1 + math.exp(-e))
+        for delta in (1e-2, 1e-5, 1e-12):
+
+            def over(epsilon: float, mu: float = mu, e: float = e, p: float = p, delta: float = delta) -> float:
+                return math.log((p * profile(mu, epsilon - e) + (1 - p) * profile(mu, epsilon + e)) / delta)
+
+            exact = float(brentq(over, 0.0, 60.0, xtol=1e-13))  # pyright: ignore[reportArgumentType]
+            ratios.append((GaussianDP(mu, neighbours=REPLACE) + PureDP(e, neighbours=REPLACE)).epsilon(delta) / exact)
+    first = GaussianDP(0.27, neighbours=REPLACE) + PureDP(0.1, neighbours=REPLACE)
+    found, added = first.epsilon(1e-5), GaussianDP(0.27, neighbours=REPLACE).epsilon(1e-5) + 0.1
+    holds = min(ratios) >= 1 and max(ratios) <= 1.001 and round(found, 3) == 1.067 and round(added, 3) == 1.108
+    return Measured(f"{min(ratios) - 1:+.1e} to {max(ratios) - 1:+.1e}; {found:.3f} and {added:.3f}", holds)
+
+
+@claim(
+    "ledger",
+    "Renyi divergence of Gaussian noise on a subset of fixed size (q = 0.01, s = 1), orders 2, 3, 8 and 32, over that "
+    "of dp-accounting (Wang, Balle and Kasiviswanathan)",
+    "never above; half of it at order 2",
+)
+def subset_renyi() -> Measured:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.rdp import RdpAccountant
+
+    loss, orders = FixedSizeGaussian(0.01, 1.0, neighbours=REPLACE), [2.0, 3.0, 8.0, 32.0]
+    theirs = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE).compose(to_dp_event(loss))._rdp
+    ratios = loss.renyi(np.array(orders)) / theirs
+    return Measured(", ".join(f"{ratio:.3f}" for ratio in ratios), bool(ratios.max() <= 1 and ratios[0] <= 0.55))
 
 
 def _mixtures() -> list[PrivacyLoss]:

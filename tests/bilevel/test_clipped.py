@@ -1,6 +1,7 @@
 """Clipped steps: what one record can move whatever it is, and what that costs."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.integrate import trapezoid
 from discretion.bilevel.backends import JaxBackend, separable_gradients
 from discretion.bilevel.clipped import ClippedBilevel
 from discretion.bilevel.clipping import ClippedSteps
+from discretion.bilevel.constants import Constants
 from discretion.bilevel.counts import Counts, SplitRecords
 from discretion.bilevel.hypergradient import hypergradient
 from discretion.bilevel.losses import Problem
@@ -262,6 +264,91 @@ def test_penalty_method_costs_and_finds():
     brief = PenaltyDescent(problem=split, steps=3, inner_steps=5, epsilon=1.0, **wide)
     run = brief.run(SplitRecords(Z[:200], Z[200:]), SeededRandomness(0))
     assert run.certificate.epsilon <= 1.0
+
+
+# --- Reports ---
+
+
+def test_the_report_of_the_clipped_mode_is_its_noise():
+    mechanism = ClippedBilevel(problem=problem(50), clips=(1.0, 2.0, 4.0), rates=(1e-9,) * 3, steps=200, mu=1.0)
+    report = mechanism.report()
+    run = mechanism.run(table(np.random.default_rng(0), 50), SeededRandomness(1))
+    assert run.report() == report
+    np.testing.assert_allclose([part.noise for part in report.parts], run.noise)
+    assert [(part.dimension, part.clip) for part in report.parts] == [(3, 1.0), (3, 2.0), (2, 4.0)]
+    assert [part.change for part in report.parts] == pytest.approx([2 / 50, 4 / 50, 8 / 50])
+    assert (report.epsilon, report.mu) == (run.certificate.epsilon, pytest.approx(1.0))
+    assert report.certified
+    assert report.constants is None
+    # noise 2 sqrt(T)/n sqrt(d/T) = 2 sqrt(3)/50 of the clipping norm in the mean of all steps
+    assert report.parts[0].share == pytest.approx(2 * math.sqrt(3) / 50)
+    assert report.informative
+    assert report.verdict.startswith("Can be informative: averaged over the run, the noise of the inner gradients is 6")
+    text = str(report)
+    assert "200 steps, mu = 1: epsilon" in text
+    assert "Of the linear system 200 means leave: clipped to 2, so that one record moves it by at most 0.08" in text
+    few = ClippedBilevel(problem=problem(5), clips=(1.0,) * 3, rates=(1.0,) * 3, steps=2, mu=1.0).report()
+    assert not few.informative
+    assert str(few).startswith("Not informative: averaged over the run, the noise of the inner gradients is 69 %")
+
+
+def test_what_a_report_calls_uninformative_is_noise():
+    """A quadratic problem whose hypergradient is as long as it may be: where the report says no, runs go astray."""
+    far, shares = [], []
+    for n in (8, 2000):
+        descent = SeparableDescent(
+            gradients=lambda x, _, n=n: np.tile(np.sign(x - 1.0) / math.sqrt(2), (n, 1)), domain=DISC, records=n,
+            steps=100, clip=1.0, rate=0.05, epsilon=1.0, start=np.array([-1.0, -1.0]),
+        )  # fmt: skip
+        report = descent.report()
+        runs = [descent.run([None] * n, SeededRandomness(seed)).x for seed in range(20)]
+        far.append(float(np.mean(np.linalg.norm(np.array(runs) - 1.0, axis=1))))
+        shares.append(report.parts[0].share)
+        assert report.informative is (n == 2000)
+    assert far[0] > 1.5 > 0.3 > far[1]
+    assert shares[0] > 0.5 > shares[1]
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+def test_the_report_of_separable_descent(relation):
+    plain = {"gradients": ridge_tasks, "domain": DISC, "records": 400, "steps": 60, "clip": 0.5, "rate": 1.0, "mu": 2.0}
+    twice = 2.0 if relation == "replace" else 1.0
+    adaptive = AdaptiveClip(share=0.1)
+    own, both, some = (
+        SeparableDescent(**plain, neighbours=relation, **more).report()
+        for more in ({}, {"adaptive_clip": adaptive}, {"sample_rate": 0.25})
+    )
+    (part,) = own.parts
+    assert part.change == twice * 0.5 / 400
+    assert part.noise == pytest.approx(part.change * math.sqrt(60) / 2.0)
+    assert both.parts[0].noise == pytest.approx(part.noise / math.sqrt(0.9))
+    assert both.parts[1].change == 1 / 400  # of a fraction, under both relations
+    spent = sum(60 * (each.change / each.noise) ** 2 for each in both.parts)
+    assert math.sqrt(spent) == pytest.approx(both.mu) == pytest.approx(2.0)
+    # a record moves a mean of a quarter of the records by four times as much
+    assert some.parts[0].change == pytest.approx(4 * part.change)
+    assert some.epsilon < own.epsilon
+    assert "before sampling, 25 % in each step" in str(some)
+    run = SeparableDescent(**plain, neighbours=relation).run(tasks(np.random.default_rng(0), 400), SeededRandomness(0))
+    assert run.report() == own
+    assert run.report().parts[0].noise == run.noise[0]
+
+
+def test_the_report_of_the_penalty_method_has_its_bias_if_constants_are_declared():
+    settings = {"weight": 20.0, "clip": 5.0, "inner_clip": 4.0, "rate": 1.0, "inner_rate": 0.8, "epsilon": 1.0}
+    mechanism = PenaltyDescent(problem=problem(300), steps=25, inner_steps=12, **settings)
+    report = mechanism.report()
+    assert report.bias is None
+    assert "No bound of how far the gradient is off. No constants were declared" in str(report)
+    assert [part.noise for part in report.parts] == [mechanism.noise[0], mechanism.noise[1], mechanism.noise[1]]
+    spent = sum(part.releases * (part.change / part.noise) ** 2 for part in report.parts)
+    assert math.sqrt(spent) == pytest.approx(report.mu)
+    declared = Constants(L_fy=1.0, mu_g=2.0, b_fxy=0.5, b_fyy=0.0, b_gxy=1.0, r_xy=0.0, r_yy=4.0)
+    given = replace(problem(300), declared=declared, inner_domain="everywhere")
+    known = replace(mechanism, problem=given).report()
+    assert known.bias == pytest.approx(1 / 2 / 20 * (0.5 + 0.25 * 0.5 * 4))
+    assert known.constants == declared
+    assert known.parts == report.parts
 
 
 # --- Rounding, where the number of records is private ---

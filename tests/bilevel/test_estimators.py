@@ -13,6 +13,7 @@ from discretion.bilevel.constants import Refused
 from discretion.bilevel.counts import SplitRecords
 from discretion.bilevel.estimators import LogisticRegressionCV, RidgeCV
 from discretion.bilevel.families import QuadraticMean, RidgePenalty, Table
+from discretion.bilevel.huber import HuberRidgeCV
 from discretion.bilevel.inner import InnerRelease, perturbed
 from discretion.bilevel.recomputation import LOSSES
 from discretion.bilevel.sensitivity import inner_shift
@@ -34,6 +35,48 @@ def test_check_estimator_ridge():
     assert {r["status"] for r in results} <= {"passed", "skipped"}
 
 
+@pytest.mark.slow
+def test_check_estimator_huber():
+    model = HuberRidgeCV(30.0, (-100.0, 100.0), corner=80.0, epsilon=5.0, randomness=SeededRandomness(0))
+    results = check_estimator(model, on_skip=None)
+    assert len(results) > 40
+    assert {r["status"] for r in results} <= {"passed", "skipped"}
+
+
+def test_huber_learns_where_a_tenth_of_the_responses_is_wrong(tmp_path):
+    X, y = data(20_000)
+    good, y = y[2_000:].copy(), np.where(np.arange(20_000) < 2_000, 1.0, y)
+    ledger = Ledger.create(tmp_path / "budget.ledger", dataset="made up", epsilon=2.0, delta=1e-6)
+    model = HuberRidgeCV(corner=0.2, epsilon=2.0, ledger=ledger).fit(X, y)
+    assert model.score(X[2_000:], good) > 0.85
+    certificate = model.release_.certificate
+    assert certificate.parameters["corner"] == 0.2
+    assert 1.999 < certificate.epsilon <= 2.0
+    assert verify(certificate, LOSSES).verified
+    (entry,) = ledger.entries()
+    assert entry.description["unit"] == certificate.unit
+    ridge = RidgeCV(epsilon=2.0, randomness=SeededRandomness(0)).fit(X, y)
+    assert ridge.score(X[2_000:], good) < 0.6
+
+
+def test_huber_in_the_units_of_the_data():
+    """The model without noise minimises the sum of Huber losses, its corner in units of y."""
+    X, y = data(300, 3)
+    options = {"epsilon": 50.0, "randomness": SeededRandomness(1), "fit_intercept": False}
+    model = HuberRidgeCV(3.0, (1.0, 9.0), corner=0.5, **options).fit(2.5 * X, 5.0 + 4.0 * y)
+    found, _ = exact(model, 2.5 * X, 5.0 + 4.0 * y)
+
+    def slope(w):
+        residual = 2.5 * X @ w - 4.0 * y
+        # (lambda/2) |w|^2 of scaled coefficients 3 w / 4, in units of y squared
+        return (2.5 * X).T @ np.clip(residual, -0.5, 0.5) / len(X) + model.penalty_ * 9.0 * w
+
+    assert np.linalg.norm(slope(found)) < 1e-9 < 1e-3 < np.linalg.norm(slope(1.01 * found))
+    assert model.mechanism(300, 3).corner == 0.125
+    assert HuberRidgeCV(3.0, (1.0, 9.0)).mechanism(300, 3).corner == 0.5
+    assert "units of y" in model.report(300).text()
+
+
 def test_one_certificate_holds_both_prices(tmp_path):
     X, y = data()
     ledger = Ledger.create(tmp_path / "budget.ledger", dataset="made up", epsilon=1.0, delta=1e-6)
@@ -44,8 +87,7 @@ def test_one_certificate_holds_both_prices(tmp_path):
     assert certificate.epsilon == before
     assert 0.999 < before <= 1.0
     assert ledger.spent().epsilon == pytest.approx(before, rel=1e-9)
-    assert model.penalty_ in np.exp(RidgePenalty(training=1, validation=1, dimension=1, penalties=(0.1, 10.0),
-                                                 candidates=31).x_domain.array)  # fmt: skip
+    assert np.isclose(np.geomspace(0.1, 10.0, 31), model.penalty_, rtol=1e-12).any()
     with pytest.raises(BudgetExceeded):
         clone(model).fit(X, y)
 
@@ -128,7 +170,7 @@ def test_predictions_are_classes_of_the_fit():
 
 def test_an_unknown_kind_is_refused():
     given = {"records": 100, "dimension": 2, "choice_epsilon": 1.0, "mu": 1.0}
-    with pytest.raises(ValueError, match='"ridge" or "logistic"'):
+    with pytest.raises(ValueError, match='"ridge", "logistic" or "huber"'):
         TunedModel(kind="Ridge", **given)
     X, y = data(100, 2)
     made = TunedModel(kind="ridge", **given).run(Table(X, y), SystemRandomness()).certificate
@@ -248,6 +290,9 @@ def test_wrong_parameters():
                   {"penalties": (1.0, 0.1)}, {"feature_bound": -1.0}, {"response_range": (1.0, 0.0)}):  # fmt: skip
         with pytest.raises(ValueError):  # noqa: PT011
             RidgeCV(**wrong).fit(X, y)
+    for wrong in ({"corner": 0.0}, {"corner": np.nan}, {"corner": 1.0, "response_range": (1.0, 1.0)}):
+        with pytest.raises(ValueError, match=r"corner|response_range"):
+            HuberRidgeCV(**wrong).fit(X, y)
     for wrong, words in (
         ({"penalties": [0.1, 1, 10]}, "the least and the largest"),
         ({"response_range": 3}, "response_range must be two numbers"),

@@ -61,7 +61,7 @@ def test_a_false_constant_is_found(name):
     assert "FALSE" in found.text()
 
 
-@pytest.mark.parametrize("name", ["D_g", "D_fy", "D_gyy", "B_f", "r_yy_x", "D_y"])
+@pytest.mark.parametrize("name", ["D_g", "D_fy", "D_gyy", "B_f", "S_f", "r_yy_x", "D_y"])
 def test_a_false_constant_of_differences_is_found(name):
     c = LOGISTIC.constants()
     wrong = replace(c, **{name: 0.02 * c.get(name)}) if name in ("D_g", "D_fy", "D_y") else None

@@ -178,6 +178,7 @@ def test_certificates_verify(name):
 def test_what_is_declared_is_said(name):
     made = certificates()[name]
     verdict = verify(made, LOSSES).lines()
+    assert sum("nothing checked" in each for each in made.declared) == 1
     rests = any("The constants hold for every record" in each for each in made.declared)
     assert rests == ("declared" in name)
     assert rests == any("given the declared constants" in line for line in verdict)
@@ -199,7 +200,9 @@ def test_false_certificates_are_refused(name):
     stated = [key for key in figures if isinstance(made.parameters.get(key), float)]
     wrong += [replace(made, parameters=made.parameters | {key: 0.5 * made.parameters[key]}) for key in stated]
     for each in wrong:
-        assert not verify(each, LOSSES).verified
+        found = verify(each, LOSSES)
+        # with less of a loss for its model than it states, a tuned model states more than it needs
+        assert not found.verified or ("tuned" in name and found.differences)
 
 
 @pytest.mark.parametrize("name", ["clipped", "separable"])
@@ -233,7 +236,9 @@ def test_constants_that_only_a_function_knows_cannot_be_verified():
     at = declared(declared_at=lambda x: Constants(**FACTS))
     points = Grid.of([-1.0, 0.3, 1.0])
     made = of(ExponentialMechanism(problem=at, epsilon=1.0, grid=points, spread=0.1), np.zeros((30, 1)))
-    assert any("function of x" in each for each in verify(made, LOSSES).refused)
+    found = verify(made, LOSSES)
+    assert (found.verdict, found.refused) == ("NOT CHECKED", ())
+    assert "function of x" in found.unchecked[0]
 
 
 def test_a_warm_start_says_what_it_releases():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
 from discretion.bilevel.counts import Counts, SplitRecords
@@ -286,6 +287,50 @@ def test_families_on_neighbours(name):
                     largest[2] = max(largest[2], np.linalg.norm(move) / bound)
     assert largest.max() <= 1 + 1e-6
     assert largest[0] > 0.25
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+@pytest.mark.parametrize("penalty", [0.001, 0.03])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_records_change_the_value_by_no_more_than_the_range_of_the_loss(n, penalty, relation):
+    """All data sets of a few records on a line, their neighbours too; with one record the range is attained."""
+    problem = RidgePenalty(training=n, validation=1, dimension=1, penalties=(penalty, 1.0), neighbours=relation)
+    x = np.log([penalty])
+    c = problem.constants(x)
+    found = value_change(c, problem.counts)
+    assert found.rule == "range of the outer loss"
+    assert found.value == c.S_f == problem.loss.largest_value(problem.reach(x))
+    assert found.value < found.parts["shift of the inner solution"]
+    assert range_bound(problem.constants(), problem.counts, 7.0).value <= 2 * found.value * (1 + 1e-9)
+    # the moments of a record (a, b): its solution is sum ab / (sum a^2 + n lambda)
+    lengths = [0.0, 0.001, 0.01, 0.03, penalty**0.5, 0.5, 1.0]
+    a, b = (each.ravel() for each in np.meshgrid(lengths, [-1.0, 1.0]))
+    sums = np.zeros((1, 2))
+    for _ in range(n):
+        sums = (sums[:, None] + np.column_stack([a * b, a * a])).reshape(-1, 2)
+    y = sums[:, 0] / (sums[:, 1] + n * penalty)
+    losses = 0.5 * (y[:, None] * np.array([1.0, -1.0, 0.5, 0.0]) - np.array([1.0, 1.0, 0.3, -1.0])) ** 2
+    apart = np.ptp(losses)
+    assert apart <= found.value * (1 + 1e-12)
+    if n == 1:
+        # one training record that is fitted as far as it goes, another that is fitted well; one validation record
+        far, near = 1 / (2 * penalty**0.5), -brentq(lambda a: a / (a * a + penalty) - 1, 0.0, penalty**0.5)
+        y = near / (near * near + penalty)
+        assert 0.5 * (far + 1) ** 2 - 0.5 * (y + 1) ** 2 == pytest.approx(found.value, rel=1e-9)
+
+
+def test_the_range_of_the_loss_is_a_constant_like_others():
+    known = Constants(L_fy=10.0, mu_g=0.1, D_g=2.0, B_f=3.0, S_f=4.0, one_f=3.5, one_g=1.0, L_fx=0.0)
+    assert value_change(known, Counts(1)).value == 4.0
+    assert value_change(known, Counts(100)).value == 10.0 * 0.2 + 0.03
+    assert Constants.of(known.described()) == known
+    # an absent record counts as 0: f in [1, 3.5], say, is within 4 of itself and 0
+    assert known.single_terms().S_f == 4.0
+    assert Constants(one_f=3.5, S_f=1.0).single_terms().S_f == 3.5
+    assert Constants(one_f=3.5).single_terms().S_f == 7.0
+    assert Constants(S_f=1.0).single_terms().S_f is None
+    # unknown: as ever
+    assert value_change(Constants(L_fy=10.0, mu_g=0.1, D_g=2.0, B_f=3.0), Counts(1)).value == 203.0
 
 
 @pytest.mark.parametrize("name", ["ridge", "logistic", "pseudo"])

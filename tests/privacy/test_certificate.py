@@ -383,7 +383,6 @@ def test_understating_is_refused_with_what_and_by_how_much():
         ({"order": 3.0}, "order 3.0"),
         ({"rule": "magic"}, "rule 'magic'"),
         ({"neighbours": Neighbours.ADD_REMOVE}, "replace neighbours"),
-        ({"mechanism": "median"}, "no rule for the mechanism 'median'"),
         ({"parameters": {"bound": 1.0, "scale": 0.01, "mu": 2.0}}, "too small by"),
         ({"parameters": {"bound": 1.0, "scale": 0.01, "mu": 1.0}}, "parameters\\['mu'\\] is 1.0, and 2.0"),
         ({"parameters": {"bound": 2.0}}, "'scale' is missing"),
@@ -397,6 +396,26 @@ def test_what_does_not_follow_from_the_parameters_is_refused(changes, words):
     found = checked(mean(**changes))
     assert not found.verified
     assert any(re.search(words, reason) for reason in found.refused), found.refused
+
+
+def test_what_nothing_here_computes_again_is_not_checked_and_not_refused():
+    for changes, words in (
+        ({"mechanism": "median"}, "no rule for the mechanism 'median'"),
+        ({"parameters": {"of a later": "kind"}, "library_version": "9999.1"}, "version 9999.1, later than this one"),
+    ):
+        found = checked(mean(**changes))
+        assert (found.verdict, found.verified, found.refused, found.computed) == ("NOT CHECKED", False, (), None)
+        assert found.lines()[0].startswith("NOT CHECKED: ")
+        assert any(line.startswith("Not checked: ") and words in line for line in found.lines())
+        # What is refuted without the parameters is refused all the same.
+        small = checked(mean(**changes, epsilon=0.1))
+        assert small.verdict == "REFUSED"
+        assert "follows from the stored loss" in small.refused[0]
+    # An earlier version, or none, excuses nothing.
+    for version in ("0.0.1", "unknown", "9" * 5000 + ".1"):
+        assert checked(mean(parameters={"of a later": "kind"}, library_version=version)).verdict == "REFUSED"
+    # A later one is refuted as any other by what can be computed.
+    assert checked(mean(epsilon=0.1, library_version="9999.1")).verdict == "REFUSED"
 
 
 def test_every_number_of_the_stored_loss_is_checked():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from discretion.privacy import (
@@ -354,8 +355,11 @@ def test_subsampling_is_refused_out_of_range():
 
 def test_numerical_composition_is_on_request_except_for_profiles():
     curve = RenyiCurve(lambda x: (1 + x) / (1 - x / 3) / 10, 3.0, neighbours=R, rule="a curve")
-    loss = GaussianDP(0.5, neighbours=R) + 20 * PureDP(0.1, neighbours=R) + 5 * curve
-    default, asked = loss.guarantee(1e-6), loss.guarantee(1e-6, numerical=True)
+    beside = GaussianDP(0.5, neighbours=R) + 5 * curve
+    assert "numerically" not in beside.guarantee(1e-6).rule
+    loss = beside + 20 * PureDP(0.1, neighbours=R)
+    default, asked = loss.guarantee(1e-6, numerical=False), loss.guarantee(1e-6, numerical=True)
+    assert asked == loss.guarantee(1e-6)
     assert "numerically" not in default.rule
     assert asked.rule.startswith("privacy-loss distributions composed numerically (Gaussian DP")
     assert asked.epsilon < default.epsilon
@@ -387,10 +391,93 @@ def test_the_best_route_wins_and_none_is_worse():
 
 def test_pure_and_bounded_range_losses_gain():
     ranges = 50 * BoundedRange(0.2, neighbours=R)
-    assert ranges.guarantee(1e-6, numerical=True).epsilon <= ranges.epsilon(1e-6)
+    assert ranges.epsilon(1e-6) <= ranges.guarantee(1e-6, numerical=False).epsilon
     pure = 100 * PureDP(0.1, neighbours=R)
-    assert pure.guarantee(1e-5, numerical=True).epsilon == pytest.approx(4.30679, rel=1e-4)
-    assert pure.epsilon(1e-5) > 4.6
+    assert pure.epsilon(1e-5) == pytest.approx(4.30679, rel=1e-4)
+    assert pure.guarantee(1e-5, numerical=False).epsilon > 4.6
+
+
+def mirrored(delta):
+    """A profile on the whole line from one at epsilon >= 0 that serves both orders."""
+    return lambda e: delta(e) if e >= 0 else -math.expm1(e) + math.exp(e) * delta(-e)
+
+
+def least(delta_at, delta, most=60.0):
+    return brentq(lambda e: math.log(delta_at(e) / delta), 0.0, most, xtol=1e-13)
+
+
+@pytest.mark.parametrize(("mu", "e"), [(0.27, 0.1), (1.0, 2.0), (0.01, 0.3), (3.0, 0.05)])
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-12])
+def test_a_pure_loss_beside_a_gaussian_one_costs_what_randomised_response_does(mu, e, delta):
+    """By mixing the Gaussian profile over the two losses of randomised response."""
+    curve, p = mirrored(lambda epsilon: gaussian_delta(mu, epsilon)), 1 / (1 + math.exp(-e))
+    exact = least(lambda epsilon: p * curve(epsilon - e) + (1 - p) * curve(epsilon + e), delta)
+    found = (GaussianDP(mu, neighbours=R) + PureDP(e, neighbours=R)).epsilon(delta)
+    # the lattice is as fine as the sum needs, not as its smallest part would
+    assert exact <= found <= exact + 1e-4 * exact + 0.05 * mu
+    if (mu, delta) == (0.27, 1e-5):
+        assert found == pytest.approx(1.06692, rel=1e-5)
+
+
+def test_two_pure_losses_of_different_size_cost_what_randomised_responses_do():
+    delta = 1e-3
+    laws = [[(s * e, 1 / (1 + math.exp(-s * e))) for s in (1, -1)] for e in (0.7, 0.31, 0.31)]
+    outcomes = [(sum(l for l, _ in each), math.prod(p for _, p in each)) for each in itertools.product(*laws)]
+    exact = least(lambda epsilon: sum(p * -math.expm1(epsilon - l) for l, p in outcomes if l > epsilon), delta, 1.3199)
+    found = (PureDP(0.7, neighbours=R) + 2 * PureDP(0.31, neighbours=R)).epsilon(delta)
+    assert exact <= found <= exact * (1 + 1e-3)
+    assert found < 1.32  # their sum
+
+
+@pytest.mark.parametrize(("mu", "eta"), [(0.2, 0.5), (1.0, 2.0)])
+def test_bounded_range_beside_a_gaussian_loss_is_never_undercut(mu, eta):
+    """By all two-point laws, and by two of them of which the second is chosen after the first was seen."""
+    curve = mirrored(lambda epsilon: gaussian_delta(mu, epsilon))
+    t = np.linspace(0.0, eta, 101)
+    q = np.expm1(eta - t) / math.expm1(eta)  # of Q at t
+    there, back = q * np.exp(t), (1 - q) * np.exp(t - eta)
+
+    def worst(inner, epsilon):
+        laws = zip(t, there, back, strict=True)
+        return max(p * inner(epsilon - a) + r * inner(epsilon - a + eta) for a, p, r in laws)
+
+    one = GaussianDP(mu, neighbours=R) + BoundedRange(eta, neighbours=R)
+    two = 2 * BoundedRange(eta, neighbours=R)
+    exactly = mirrored(BoundedRange(eta, neighbours=R).delta)
+    for epsilon in (0.3 * eta, eta, 1.5 * eta):
+        exact = worst(curve, epsilon)
+        assert exact * (1 - 1e-12) <= one.delta(epsilon) <= 1.4 * exact  # by one pair, for all t
+        assert worst(exactly, epsilon) * (1 - 1e-12) <= two.delta(epsilon)
+    assert one.epsilon(1e-6) < one.guarantee(1e-6, numerical=False).epsilon
+
+
+def test_dp_accounting_composes_pure_and_gaussian_losses_alike():
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    response = pld.from_randomized_response(2 / (1 + math.exp(0.4)), 2, value_discretization_interval=1e-4)
+    noise = pld.from_gaussian_mechanism(2.0, value_discretization_interval=1e-4)
+    theirs = response.self_compose(5).compose(noise).get_epsilon_for_delta(1e-6)
+    ours = (5 * PureDP(0.4, neighbours=R) + GaussianDP(0.5, neighbours=R)).epsilon(1e-6)
+    assert ours == pytest.approx(theirs, rel=1e-3)
+
+
+def test_more_than_256_different_pure_losses_are_composed_numerically_on_request_alone():
+    few = sum((PureDP(0.01 + 1e-5 * k, neighbours=R) for k in range(255)), GaussianDP(0.1, neighbours=R))
+    assert "numerically" in few.guarantee(1e-6).rule
+    many = few + PureDP(0.2, neighbours=R)
+    assert "numerically" not in many.guarantee(1e-6).rule
+
+
+@pytest.mark.parametrize("e", [0.0, 5e-324, 1e-200, 700.0, 1e300, math.inf])
+@pytest.mark.parametrize("count", [1, 10**18])
+@pytest.mark.parametrize("kind", [PureDP, BoundedRange, LaplaceDP])
+def test_extreme_pure_losses_fail_closed(kind, e, count):
+    gaussian, total = GaussianDP(0.5, neighbours=R), GaussianDP(0.5, neighbours=R) + count * kind(e, neighbours=R)
+    for delta in (1e-300, 1e-6, 0.5):
+        found = total.epsilon(delta)
+        # at least the Gaussian part, at most the sum
+        assert gaussian.epsilon(delta) * (1 - 1e-4) <= found <= (count * e + gaussian.epsilon(delta)) * (1 + 1e-12)
+    for epsilon in (0.0, 1.0, 50.0):
+        assert gaussian.delta(epsilon) * (1 - 1e-4) <= total.delta(epsilon) <= 1.0
 
 
 def test_relations_are_never_mixed():

@@ -14,6 +14,7 @@ from discretion.gp import RBF, Box
 from discretion.posterior import KernelSumMechanism
 from discretion.privacy import (
     BoundedRange,
+    FixedSizeGaussian,
     GaussianDP,
     LaplaceDP,
     Ledger,
@@ -198,7 +199,7 @@ def test_nothing_and_everything():
     "event",
     [
         events.UnsupportedDpEvent(),
-        events.SampledWithoutReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0)),
+        events.SampledWithoutReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0)),  # n is private here
         events.SingleEpochTreeAggregationDpEvent(1.0, [3]),
         events.RepeatAndSelectDpEvent(events.GaussianDpEvent(1.0), 3.0, 1.0),
         events.PoissonSampledDpEvent(0.1, events.LaplaceDpEvent(1.0)),
@@ -222,6 +223,61 @@ def test_sampled_compositions_are_one_gaussian():
     loss = from_dp_event(events.PoissonSampledDpEvent(0.1, two), AR)
     assert isinstance(loss, SubsampledGaussian)
     assert loss.noise_multiplier == pytest.approx(2.4, rel=1e-12)
+
+
+def test_a_sample_without_replacement_is_a_subset_of_fixed_size():
+    step = events.SampledWithoutReplacementDpEvent(1000, 10, events.GaussianDpEvent(1.5))
+    loss = from_dp_event(events.SelfComposedDpEvent(step, 50), R, sensitivity=1.0)
+    assert loss == 50 * FixedSizeGaussian(0.01, 1.5, neighbours=R)
+    # replacing a record moves a sum of contributions by up to twice the norm that the multiplier is relative to
+    assert from_dp_event(step, R) == FixedSizeGaussian(0.01, 0.75, neighbours=R)
+    # their bound, which takes the multiplier as relative to the replacement, is above ours at every order
+    orders = [1.5, 2, 3, 8, 32]
+    theirs = RdpAccountant(orders, Relation.REPLACE_ONE).compose(step)._rdp
+    ours = from_dp_event(step, R, sensitivity=1.0).renyi(np.array(orders))
+    assert np.all(ours <= theirs * (1 + 1e-9))
+    assert ours[1] < 0.6 * theirs[1]
+
+
+def test_a_subset_of_fixed_size_goes_there_and_back():
+    for q in (0.01, 1 / 3, 0.7, 256 / 60_000, 1.0):
+        loss = FixedSizeGaussian(q, 1.3, neighbours=R)
+        event = to_dp_event(loss)
+        assert event.sample_size / event.source_dataset_size == q
+        back = from_dp_event(event, R, sensitivity=1.0)
+        assert loss.epsilon(1e-6) * (1 - 1e-12) <= back.epsilon(1e-6) <= loss.epsilon(1e-6) * (1 + 1e-9)
+        with pytest.raises(ValueError, match="cannot be imported under add-remove"):
+            from_dp_event(event, AR)
+    # no quotient of ordinary numbers: stated instead
+    odd = FixedSizeGaussian(math.nextafter(0.3, 1), 1.3, neighbours=R)
+    assert to_dp_event(odd, delta=1e-6).epsilon == odd.epsilon(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("event", "epsilon"),
+    [
+        (events.SampledWithoutReplacementDpEvent(10, 0, events.GaussianDpEvent(1.0)), 0.0),
+        (events.SampledWithoutReplacementDpEvent(10, 5, events.NoOpDpEvent()), 0.0),
+        (events.SampledWithoutReplacementDpEvent(10, 5, events.GaussianDpEvent(0.0)), math.inf),
+        (events.SampledWithoutReplacementDpEvent(7, 7, events.GaussianDpEvent(2.0)), gaussian_epsilon(1.0, 1e-6)),
+    ],
+)
+def test_samples_of_none_and_of_all(event, epsilon):
+    assert from_dp_event(event, R).epsilon(1e-6) == epsilon
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.SampledWithoutReplacementDpEvent(10, 11, events.GaussianDpEvent(1.0)),
+        events.SampledWithoutReplacementDpEvent(10, -1, events.GaussianDpEvent(1.0)),
+        events.SampledWithoutReplacementDpEvent(10, 2.5, events.GaussianDpEvent(1.0)),
+        events.SampledWithoutReplacementDpEvent(10, 5, events.LaplaceDpEvent(1.0)),
+    ],
+)
+def test_other_samples_without_replacement_are_refused(event):
+    with pytest.raises(ValueError, match=r"must be of so many|Only Gaussian events"):
+        from_dp_event(event, R)
 
 
 # --- Where the other side fails open

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from discretion.privacy import store
 from discretion.privacy.chain import Event, key
-from discretion.privacy.ledger import BudgetExceeded, Ledger, LedgerError, MechanismFailed, State
+from discretion.privacy.ledger import BudgetExceeded, Ledger, LedgerError, MechanismFailed, State, UnitMismatch
 from discretion.privacy.loss import (
     BoundedRange,
     GaussianDP,
@@ -37,6 +37,7 @@ from discretion.privacy.loss import (
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
 from discretion.privacy.noise import SeededRandomness
 from discretion.privacy.release import Certificate, NotBookable, Release, canonical
+from discretion.privacy.units import same_unit
 
 REPLACE = Neighbours.REPLACE
 PLANTED = 0.7312498650219173
@@ -293,7 +294,7 @@ def test_composition_is_that_of_the_losses_whatever_their_kind_and_order(place):
     live = sum(losses[1:], losses[0]).epsilon(1e-6)
     assert spent[0] == spent[1]
     assert live <= spent[0].epsilon <= live * (1 + 1e-3)  # the stored table is an upper bound of the curve
-    assert spent[0].order is not None
+    assert spent[0].rule.startswith("privacy-loss distributions composed numerically")
 
 
 def test_refusal_names_four_public_numbers_and_writes_nothing(ledger):
@@ -733,3 +734,94 @@ def test_threads_share_a_ledger(place):
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(spend, range(24))) == 10
     assert [entry.state for entry in ledger.entries()] == [State.BOOKED] * 10
+
+
+# --- Units
+
+
+@dataclass(frozen=True)
+class Owned(GaussianSum):
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Named(Owned):
+    @property
+    def unit_in_words(self) -> str:
+        return self.unit or "one record (a number)"
+
+
+def booked(ledger: Ledger) -> list[str | None]:
+    return [entry.description.get("unit") for entry in ledger.entries()]
+
+
+def test_an_entry_has_the_unit_in_the_words_of_the_certificate(ledger):
+    records = np.zeros(3)
+    for mechanism in (GaussianSum(), Owned(), Owned(unit="one row"), Named()):
+        ledger.run(mechanism, records, n=3)
+    assert booked(ledger) == [None, None, "one row", "one record (a number)"]
+
+
+def test_a_ledger_is_for_one_unit_unless_another_is_stated(place):
+    where = place()
+    ledger = Ledger.create(where, dataset="d", epsilon=90.0, delta=1e-4)
+    records = np.zeros(3)
+    for unit in (None, "One patient", "one patient."):
+        ledger.run(Named(unit=unit) if unit else GaussianSum(), records, n=3)
+    before = state(ledger)
+    other = Named(unit="one visit")
+    for refuse in (lambda: ledger.run(other, records, n=3), lambda: ledger.check_unit("one visit")):
+        with pytest.raises(UnitMismatch, match=r"Entry 2 of the ledger protects another unit \(One patient\)"):
+            refuse()
+    with pytest.raises(UnitMismatch):
+        reopened(ledger).run(Named(), records, n=3)  # "one record" is no patient
+    with pytest.raises(UnitMismatch):
+        Ledger.open(where).reserve(pure(0.1), {"unit": "one visit"})
+    assert state(ledger) == before
+    stated = Ledger.open(where, other_unit=True)
+    stated.check_unit("one visit")
+    stated.run(other, records, n=3)
+    # from now on each unit has to be stated
+    for unit in ("one patient", "one visit"):
+        with pytest.raises(UnitMismatch):
+            ledger.reserve(pure(0.1), {"unit": unit})
+    ledger.reserve(pure(0.1), {"what": "of nobody in particular"})
+    assert booked(ledger) == [None, "One patient", "one patient.", "one visit", None]
+    ledger.verify()
+
+
+def test_another_process_books_another_unit_in_between(place):
+    """What was read of units before is added to, not relied on."""
+    where = place()
+    Ledger.create(where, dataset="d", epsilon=9.0, delta=1e-4)
+    one, other = Ledger.open(where), Ledger.open(where)
+    one.check_unit("one patient")
+    other.reserve(pure(0.1), {"unit": "one visit", "parameters": {"unit": "one patient"}})
+    with pytest.raises(UnitMismatch, match="Entry 1"):
+        one.reserve(pure(0.1), {"unit": "one patient"})
+    assert len(one.entries()) == 1
+
+
+def test_ledgers_whose_entries_name_no_unit_take_any(ledger):
+    """Such as those of earlier versions."""
+    ledger.reserve(pure(0.1), {"mechanism": "old", "parameters": {"unit": "data"}, "n": 3})
+    ledger.reserve(pure(0.1), {"mechanism": "old", "unit": None})
+    ledger.reserve(pure(0.1), {"unit": "one patient"})
+    assert booked(ledger) == [None, None, "one patient"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("one record (its covariates and its response)", "one record (its covariates and its responses)", True),
+        ("one row of the table; a person with several rows is not covered as a whole", "one record", True),
+        ("one record of those on which losses are evaluated", "one row", True),
+        ("One hexagon's record: the centre", "one record", False),
+        ("any 10 records", "one record", False),
+        ("one patient", "one record", False),
+        ("one patient: one of its records takes part, picked at random", "one patient", False),
+        ("one patient: one of its records takes part, x", "One patient: at most 9 of its records take part, x", True),
+    ],
+)
+def test_which_units_are_one(one, other, same):
+    assert same_unit(one, other) is same_unit(other, one) is same

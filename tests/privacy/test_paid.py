@@ -12,6 +12,7 @@ from discretion.privacy import (
     RepeatedNoise,
     State,
     SystemRandomness,
+    UnitMismatch,
 )
 from discretion.privacy.chain import read_export
 from discretion.privacy.once import RunError
@@ -159,3 +160,16 @@ def test_a_step_that_the_ledger_has_may_be_interrupted(book, tmp_path, monkeypat
     run.step("n2")
     run.finish()
     assert [(entry.step, entry.state) for entry in book.entries()] == [(file.digests[-1], State.BOOKED)]
+
+
+def test_an_entry_of_before_units_were_booked_still_pays(book):
+    old = paid(book)
+    assert paid(book, about=ABOUT | {"unit": "one record"}).entry == old.entry
+    named = paid(book, run="s", about=ABOUT | {"unit": "one record"})
+    assert paid(book, run="s", about=ABOUT | {"unit": "one record"}).entry == named.entry
+    with pytest.raises(RunError, match="another plan"):
+        paid(book, run="s", about=ABOUT | {"unit": "one patient"})
+    with pytest.raises(RunError, match="another plan"):
+        paid(book, run="s")
+    with pytest.raises(UnitMismatch):
+        paid(book, run="t", about=ABOUT | {"unit": "one patient"})

@@ -1,5 +1,6 @@
 """What is no file of a run is left as it is."""
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -62,3 +63,52 @@ def test_a_line_that_a_crash_tore_off_is_cut_away(tmp_path, left):
     assert again.opened({"kind": "test"}) == name
     assert path.read_bytes() == whole
     again.close()
+
+
+def test_a_file_that_nobody_has_any_more_is_free(tmp_path):
+    path = tmp_path / "run"
+    name = Transcript(path).opened({"kind": "test"})
+    assert Transcript(path).opened({"kind": "test"}) == name
+
+
+def test_as_found_takes_back_what_was_made_and_written(tmp_path):
+    path = tmp_path / "run"
+    for before in (None, b""):
+        if before is not None:
+            path.write_bytes(before)
+        first = Transcript(path)
+        first.opened({"kind": "test"})
+        first.close(as_found=True)
+        first.close(as_found=True)
+        assert (path.read_bytes() if path.exists() else None) == before
+    Transcript(path).opened({"kind": "test"})
+    found = path.read_bytes()
+    again = Transcript(path)
+    again.append({"round": 1})
+    again.close(as_found=True)
+    assert path.read_bytes() == found
+
+
+def test_somebody_elses_file_at_the_path_stays(tmp_path):
+    path = tmp_path / "run"
+    first = Transcript(path)
+    path.rename(tmp_path / "moved")
+    path.write_text("another file")
+    first.close(as_found=True)
+    assert path.read_text() == "another file"
+
+
+def test_a_file_that_is_no_longer_at_its_path_is_not_opened(tmp_path, monkeypatch):
+    """Another process removed it between opening and locking: what was written there would be lost."""
+    path = tmp_path / "run"
+    taken = fcntl.flock
+
+    def late(file, how):
+        path.unlink()
+        taken(file, how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", late)
+        with pytest.raises(RunError, match="taken away"):
+            Transcript(path)
+    Transcript(path).close()

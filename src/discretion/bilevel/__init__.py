@@ -18,6 +18,7 @@ from discretion.bilevel.families import (
     Table,
 )
 from discretion.bilevel.forecast import Forecast
+from discretion.bilevel.huber import HuberRidgeCV
 from discretion.bilevel.inner import InnerRelease
 from discretion.bilevel.losses import Problem
 from discretion.bilevel.penalty import PenaltyDescent
@@ -58,6 +59,7 @@ __all__ = [
     "Forecast",
     "Grid",
     "HuberPenalty",
+    "HuberRidgeCV",
     "InnerNotCertified",
     "InnerRelease",
     "InnerSolution",

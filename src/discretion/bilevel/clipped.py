@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.clipping import OWN, ClippedSteps, not_covered
+from discretion.bilevel.clipping import OWN, ClippedSteps, not_covered, suprema
 from discretion.bilevel.counts import Layout, SplitRecords, in_blocks
 from discretion.bilevel.domains import Grid
 from discretion.bilevel.losses import Problem
 from discretion.bilevel.mechanism import ProblemMechanism
 from discretion.bilevel.outputs import Output, check_output, public_output
+from discretion.bilevel.report import ClippedPart, ClippedReport
 from discretion.gp import Ball
 from discretion.privacy import PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.clipping import clipped_sum
@@ -48,6 +49,7 @@ class ClippedRelease(Release):
         x: the chosen point. y: the last inner variable. v: the last solution of the linear system.
         path: x_0, ..., x_T. gradients: released Q - (grad^2_xy R) v, (T, d_x).
         noise: standard deviations of A, B and Q in each coordinate.
+        facts: what it rests on.
     """
 
     x: Floats
@@ -56,6 +58,11 @@ class ClippedRelease(Release):
     path: Floats
     gradients: Floats
     noise: tuple[float, float, float]
+    facts: ClippedReport
+
+    def report(self) -> ClippedReport:
+        """Break-down of noise and cost, and whether the run could be informative."""
+        return self.facts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,6 +149,19 @@ class ClippedBilevel(ProblemMechanism):
             "output": self.output,
         }
 
+    @property
+    def _least(self) -> int:
+        """The smaller number of records of the two types."""
+        return min(self.problem.counts.training, self.problem.counts.outer)
+
+    def report(self) -> ClippedReport:
+        """What the run rests on, before any record is read."""
+        d_y, d_x, n = len(self.problem.y_init), self.problem.x_domain.dimension, self._least
+        sizes = zip(("inner gradients", "linear system", "hypergradients"), (d_y, d_y, d_x), self.clips, strict=True)
+        change, noise = self.account.change(n), self.account.noise(n)
+        parts = tuple(ClippedPart(name, d, self.steps, c, c * change, c * noise) for name, d, c in sizes)
+        return self.account.report(parts, self.delta, constants=suprema(self.problem))
+
     # --- with records
 
     def mean(self, x: Floats, y: Floats, v: Floats, held: Any, randomness: Randomness) -> Floats:
@@ -154,7 +174,7 @@ class ClippedBilevel(ProblemMechanism):
         d_y, scale = len(y), 1.0 / np.repeat(self.clips, (len(y), len(y), len(x)))
         to: Any = problem.backend
         derivatives: Any = problem.derivatives
-        least = min(counts.training, counts.outer)
+        least = self._least
         split = isinstance(held, SplitRecords)
         total = np.zeros(len(scale))
         for part, n, inner, outer in (
@@ -181,12 +201,12 @@ class ClippedBilevel(ProblemMechanism):
     def run(self, records: Any, randomness: Randomness) -> ClippedRelease:
         """The run. Called by the ledger after the loss is reserved."""
         problem, account = self.problem, self.account
-        held, counts = problem.ingest(records), problem.counts
+        held = problem.ingest(records)
         domain = problem.x_domain
         assert not isinstance(domain, Grid)
         x = np.array(domain.center) if isinstance(domain, Ball) else 0.5 * np.add(domain.lower, domain.upper)
         y, v, d_y = problem.y_init, np.zeros_like(problem.y_init), len(problem.y_init)
-        sigma = account.multiplier / (min(counts.training, counts.outer) * (account.sample_rate or 1.0))
+        sigma = account.noise(self._least)
         derivatives: Any = problem.derivatives
         c_y, c_v, c_x = self.clips
         scale = np.repeat(self.clips, (d_y, d_y, len(x)))
@@ -212,7 +232,7 @@ class ClippedBilevel(ProblemMechanism):
         )
         out = public_output(self.output, np.array(path), np.array(released), randomness)
         noise = (sigma * c_y, sigma * c_v, sigma * c_x)
-        return ClippedRelease(certificate, out, y, v, np.array(path), np.array(released), noise)
+        return ClippedRelease(certificate, out, y, v, np.array(path), np.array(released), noise, self.report())
 
 
 def _shortened(vector: Floats, most: float) -> Floats:

@@ -13,18 +13,22 @@ Proofs: `docs/proofs/bilevel-clipped.md`, `docs/proofs/subsampled-gaussian.md`.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.budget import RULE, gaussian_budget
+from discretion.bilevel.constants import Constants, MissingConstant
+from discretion.bilevel.problem import BilevelProblem
+from discretion.bilevel.report import ClippedPart, ClippedReport
 from discretion.privacy import GaussianDP, Neighbours, PrivacyLoss, Randomness, SubsampledGaussian, smallest
 from discretion.privacy.sampling import sampling_rate, secret_sample
 from discretion.privacy.sums import root_sum_of_squares
 
-__all__ = ["CLIPPED", "OWN", "ClippedSteps", "mu_of", "not_covered"]
+__all__ = ["CLIPPED", "OWN", "ClippedSteps", "mu_of", "not_covered", "suprema"]
 
 CLIPPED = "The vectors of each record are clipped before records are added; those not finite are 0."
 OWN = "The losses of a record depend on that record, the released iterates and public material alone."
@@ -90,6 +94,26 @@ class ClippedSteps:
             return GaussianDP(total, neighbours=self.neighbours, rule=RULE)
         return self.steps * SubsampledGaussian(self.sample_rate, self.multiplier, neighbours=self.neighbours)
 
+    def noise(self, n: int) -> float:
+        """Standard deviation of the noise in a mean over n records, clipped to length 1."""
+        return self.multiplier / (n * (self.sample_rate or 1.0))
+
+    def change(self, n: int) -> float:
+        """Most that one record moves that mean, if it takes part."""
+        return _change(self.neighbours) / (n * (self.sample_rate or 1.0))
+
+    def report(self, parts: tuple[ClippedPart, ...], delta: float, **found: Any) -> ClippedReport:
+        """What the steps rest on; `found` are further attributes of the report."""
+        return ClippedReport(
+            steps=self.steps,
+            mu=mu_of(self.steps, self.multiplier, self.neighbours),
+            epsilon=self.loss.epsilon(delta),
+            delta=delta,
+            parts=parts,
+            sample_rate=self.sample_rate,
+            **found,
+        )
+
     @property
     def enforced(self) -> tuple[str, ...]:
         """What the software makes true, in the words of a certificate."""
@@ -103,6 +127,13 @@ class ClippedSteps:
 def not_covered(neighbours: Neighbours) -> tuple[str, ...]:
     """By clipped steps, in the words of a certificate."""
     return ("That the iterates converge is not claimed.", *((_PLACES,) if neighbours is Neighbours.ADD_REMOVE else ()))
+
+
+def suprema(problem: BilevelProblem) -> Constants | None:
+    """Constants over the domain, if somebody declared any: for reports alone."""
+    with suppress(MissingConstant):
+        return problem.constants()
+    return None
 
 
 def mu_of(steps: int, multiplier: float, neighbours: Neighbours) -> float:

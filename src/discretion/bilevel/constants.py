@@ -15,6 +15,7 @@ outer loss of a record, and g(x, y, z), the inner one:
     D_y                     largest distance of the inner solutions of one data set at two outer points: by default
                             L_gy / mu_g
     B_f                     largest difference of f between two records at one point
+    S_f                     largest difference of any two values of f at one x, whatever the records and the y of Y
 
 Proof notes: `docs/proofs/bilevel-sensitivity.md`. Source: Lowy and Liu (2025), whose constants are replaced by proved
 ones.
@@ -53,7 +54,7 @@ class Constants:
     """The constants above; None is unknown. Those that are needed and unknown raise `MissingConstant`.
 
     Attributes:
-        L_fx, ..., B_f: see the module. All at least 0, mu_g positive.
+        L_fx, ..., S_f: see the module. All at least 0, mu_g positive.
         one_g, one_gxy, one_gyy, one_f: for add/remove neighbours, where G = R(x, y) + (1/N) sum of up to N terms: norms
             of the gradient and the two Hessians of one term, and the largest |f|. There may be few terms: L_gy, b_gxy,
             b_gyy and the r_* are then bounds of R alone *and* of R with any one term added, mu_g of R alone.
@@ -86,6 +87,7 @@ class Constants:
     D_gyy: float | None = None
     D_y: float | None = None
     B_f: float | None = None
+    S_f: float | None = None
     one_g: float | None = None
     one_gxy: float | None = None
     one_gyy: float | None = None
@@ -183,8 +185,10 @@ class Constants:
     def single_terms(self) -> Self:
         """The constants for add/remove neighbours: a record is one term of a sum of at most N terms, divided by N.
 
-        Every difference constant becomes the bound of one term, mu_g is that of R, and D_y has no default.
+        Every difference constant becomes the bound of one term, mu_g is that of R, and D_y has no default. S_f becomes
+        that of f and 0, as an absent term is 0.
         """
+        around = None if self.one_f is None else 2.0 * self.one_f if self.S_f is None else max(self.S_f, self.one_f)
         terms: dict[str, Any] = {"D_fx": self.L_fx, "D_fy": self.L_fy, "D_g": self.one_g, "D_gxy": self.one_gxy}
-        terms |= {"D_gyy": self.one_gyy, "B_f": self.one_f, "single": True}
+        terms |= {"D_gyy": self.one_gyy, "B_f": self.one_f, "S_f": around, "single": True}
         return replace(self, **terms)

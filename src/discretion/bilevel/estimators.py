@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +20,7 @@ from discretion.bilevel.families import penalty_range
 from discretion.bilevel.linear import Table
 from discretion.bilevel.report import TunedReport
 from discretion.bilevel.scores import Score
-from discretion.bilevel.tuned import TunedModel, TunedRelease
+from discretion.bilevel.tuned import Kind, TunedModel, TunedRelease
 from discretion.privacy import (
     BoundedRange,
     GaussianDP,
@@ -34,15 +35,36 @@ from discretion.privacy import (
 from discretion.privacy.frames import cleared
 from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
 
-__all__ = ["LogisticRegressionCV", "RidgeCV"]
+__all__ = ["LogisticRegressionCV", "RidgeCV", "TunedRegressor"]
 
 Floats = NDArray[np.float64]
 
 
-class _Tuned(BaseEstimator):
-    """Parameters and fitting of both models."""
+def _whole_choice(epsilon: float, delta: float) -> float:
+    """Bounded range of a choice that has all of (epsilon, delta)."""
 
-    _kind: Literal["ridge", "logistic"]
+    def meets(eta: float) -> bool:
+        return BoundedRange(eta, neighbours=Neighbours.REPLACE).epsilon(delta) <= epsilon
+
+    return largest(meets, epsilon, 2 * epsilon + 50)
+
+
+@lru_cache(maxsize=64)  # a fit, its price and its report ask for the same
+def _rest(choice: float, epsilon: float, delta: float) -> float:
+    """mu of a model that (epsilon, delta) pays for beside a choice of this bounded range."""
+    relation = Neighbours.REPLACE
+    spent = BoundedRange(choice, neighbours=relation)
+
+    def meets(mu: float) -> bool:
+        return (spent + GaussianDP(mu, neighbours=relation)).epsilon(delta) <= epsilon
+
+    return largest(meets, 1e-6, 1e4, relative_tolerance=1e-6)
+
+
+class _Tuned(BaseEstimator):
+    """Parameters and fitting of all models."""
+
+    _kind: Kind
 
     feature_bound: float
     epsilon: float
@@ -80,28 +102,26 @@ class _Tuned(BaseEstimator):
             score=self.choice_score,
             spread=self.choice_spread,
             delta=self.delta,
+            **self._loss(),
         )
+
+    def _loss(self) -> dict[str, Any]:
+        """Parameters of the loss itself."""
+        return {}
 
     def _shares(self) -> tuple[float, float | None]:
         """Bounded range of the choice and mu of the model: together (epsilon, delta)."""
-        epsilon, delta, relation = float(self.epsilon), self.delta, Neighbours.REPLACE
+        epsilon, delta = float(self.epsilon), self.delta
         if not 0 < epsilon < math.inf:
             raise ValueError(f"epsilon must be a positive finite number; got {self.epsilon!r}.")
         if not 0 < delta < 1:
             raise ValueError(f"delta must lie strictly between 0 and 1; got {delta!r}.")
         if not self.release_model:
-            most = largest(
-                lambda eta: BoundedRange(eta, neighbours=relation).epsilon(delta) <= epsilon, epsilon, 2 * epsilon + 50
-            )
-            return most, None
+            return _whole_choice(epsilon, delta), None
         if not 0 < self.choice_share < 1:
             raise ValueError(f"choice_share must lie strictly between 0 and 1; got {self.choice_share!r}.")
-        choice = BoundedRange(self.choice_share * epsilon, neighbours=relation)
-
-        def meets(mu: float) -> bool:
-            return (choice + GaussianDP(mu, neighbours=relation)).epsilon(delta) <= epsilon
-
-        return choice.epsilon_value, largest(meets, 1e-6, 1e4, relative_tolerance=1e-6)
+        choice = self.choice_share * epsilon
+        return choice, _rest(choice, epsilon, delta)
 
     def _range(self) -> tuple[float, float]:
         return -1.0, 1.0
@@ -149,7 +169,54 @@ class _Tuned(BaseEstimator):
         return tags
 
 
-class RidgeCV(RegressorMixin, _Tuned):
+class TunedRegressor(RegressorMixin, _Tuned):
+    """Fitting and predictions of both regressions, of responses in a public range."""
+
+    response_range: tuple[float, float]
+
+    def _range(self) -> tuple[float, float]:
+        ends: Any = self.response_range
+        if np.shape(ends) != (2,):
+            raise ValueError(f"response_range must be two numbers, the least and the largest response; got {ends!r}.")
+        return float(ends[0]), float(ends[1])
+
+    @cleared
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the ledger, release penalty and model, forget the records: X (n, d) and y (n,) are private.
+
+        Raises:
+            ValueError: bad shapes or values, before anything is charged.
+            BudgetExceeded: the ledger can't pay; nothing was read.
+        """
+        table: Any = plain_table(X)
+        response: Any = None if y is None else numbers(y, "y")
+        if response is not None:
+            check_shapes(table.shape, response.shape)
+        checked: Any = validate_data(
+            self,
+            table,
+            response,  # pyright: ignore[reportArgumentType]
+            dtype=np.float64,
+            y_numeric=True,
+            ensure_min_samples=2,
+        )
+        keep_columns(self, X, table)
+        release = self._fit(*checked)
+        if release.coefficients is not None:
+            self.coef_, self.intercept_ = release.coefficients, release.intercept
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Predictions at X (m, d), shape (m,). Post-processing: free."""
+        return self._decision(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # the noise that protects the records
+        return tags
+
+
+class RidgeCV(TunedRegressor):
     """Ridge regression whose penalty is chosen on the private records, at a price that includes the choice.
 
     (1/n) sum (x'w - y)^2 / 2 + (lambda/2) |w|^2 on rows scaled to the unit ball. Lambda is chosen by the loss of
@@ -238,12 +305,6 @@ class RidgeCV(RegressorMixin, _Tuned):
         self.ledger = ledger
         self.randomness = randomness
 
-    def _range(self) -> tuple[float, float]:
-        ends: Any = self.response_range
-        if np.shape(ends) != (2,):
-            raise ValueError(f"response_range must be two numbers, the least and the largest response; got {ends!r}.")
-        return float(ends[0]), float(ends[1])
-
     def sklearn_alpha(self, n: int) -> float:
         """alpha of `sklearn.linear_model.Ridge` with the same penalty on n records: 2 n feature_bound^2 penalty_.
 
@@ -251,41 +312,6 @@ class RidgeCV(RegressorMixin, _Tuned):
         value feature_bound.
         """
         return self._scale(n)
-
-    @cleared
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Charge the ledger, release penalty and model, forget the records: X (n, d) and y (n,) are private.
-
-        Raises:
-            ValueError: bad shapes or values, before anything is charged.
-            BudgetExceeded: the ledger can't pay; nothing was read.
-        """
-        table: Any = plain_table(X)
-        response: Any = None if y is None else numbers(y, "y")
-        if response is not None:
-            check_shapes(table.shape, response.shape)
-        checked: Any = validate_data(
-            self,
-            table,
-            response,  # pyright: ignore[reportArgumentType]
-            dtype=np.float64,
-            y_numeric=True,
-            ensure_min_samples=2,
-        )
-        keep_columns(self, X, table)
-        release = self._fit(*checked)
-        if release.coefficients is not None:
-            self.coef_, self.intercept_ = release.coefficients, release.intercept
-        return self
-
-    def predict(self, X: ArrayLike) -> Floats:
-        """Predictions at X (m, d), shape (m,). Post-processing: free."""
-        return self._decision(X)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # the noise that protects the records
-        return tags
 
 
 class LogisticRegressionCV(ClassifierMixin, _Tuned):

@@ -160,6 +160,7 @@ class _Search:
         """What mechanisms rest on, made of constants: of two data sets at one point."""
         counts, norm = self.problem.counts, np.linalg.norm
         self._note("inner shift", float(norm(shift)), _known(lambda: inner_shift(c, counts)))
+        self._note("S_f", abs(change), c.S_f)
         self._note("change of the value", abs(change), _known(lambda: value_change(c, counts).value))
         if moved is not None:
             most = _known(lambda: hypergradient_sensitivity(c, counts).value)

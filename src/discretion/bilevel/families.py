@@ -319,7 +319,8 @@ class QuadraticMean(BilevelProblem):
             ("L_fx", "b_fxx", "b_fxy", "b_fyy", "r_xy", "r_yy", "r_xy_x", "r_yy_x", "D_g", "D_gxy", "D_gyy"), 0.0
         )
         single: dict[str, Any] = dict.fromkeys(("one_g", "one_gxy", "one_gyy"), 0.0) | {"one_f": 1.0}
-        found = Constants(**nought, **single, L_fy=1.0, mu_g=1.0, L_gy=2.0, b_gxy=1.0, b_gyy=1.0, D_y=2.0, B_f=2.0)
+        twice: dict[str, Any] = dict.fromkeys(("L_gy", "D_y", "B_f", "S_f"), 2.0)
+        found = Constants(**nought, **single, **twice, L_fy=1.0, mu_g=1.0, b_gxy=1.0, b_gyy=1.0)
         return found.single_terms() if self.neighbours is Neighbours.ADD_REMOVE else found
 
     def ingest(self, records: Any) -> Floats:

@@ -179,6 +179,7 @@ class LinearFamily(BilevelProblem):
             "D_gxy": 0.0,
             "D_gyy": curvature,
             "B_f": loss.spread(R * reach),
+            "S_f": loss.largest_value(R * reach),  # no value is negative
             "one_g": slope,
             "one_gxy": 0.0,
             "one_gyy": curvature,

@@ -10,6 +10,7 @@ from discretion.bilevel.constants import Constants
 from discretion.bilevel.problem import BilevelProblem
 from discretion.privacy import Certificate, Ledger, Neighbours, PrivacyLoss, Randomness, Release, SystemRandomness
 from discretion.privacy.frames import cleared
+from discretion.privacy.units import whose_rows
 
 __all__ = ["PUBLIC", "BilevelMechanism", "ProblemMechanism", "run_on"]
 
@@ -80,7 +81,7 @@ class BilevelMechanism(ABC):
             randomness=randomness,
             loss=self.loss,
             enforced=enforced,
-            declared=(PUBLIC, *declared),
+            declared=(PUBLIC, *whose_rows(self.unit), *declared),
             limits=limits,
         )
 

@@ -18,12 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.bilevel.budget import RULE, gaussian_budget
-from discretion.bilevel.clipping import CLIPPED, OWN, not_covered
+from discretion.bilevel.clipping import CLIPPED, OWN, not_covered, suprema
+from discretion.bilevel.constants import MissingConstant, Refused
 from discretion.bilevel.counts import Layout, SplitRecords, in_blocks
 from discretion.bilevel.domains import Grid
 from discretion.bilevel.losses import Problem
 from discretion.bilevel.mechanism import ProblemMechanism
 from discretion.bilevel.outputs import Output, check_output, public_output
+from discretion.bilevel.report import ClippedPart, ClippedReport
+from discretion.bilevel.sensitivity import penalty_bias
 from discretion.gp import Ball
 from discretion.privacy import GaussianDP, Neighbours, PublicError, Randomness, Release
 from discretion.privacy.clipping import clipped_sum
@@ -40,13 +43,19 @@ _RELEASED = "All iterates (x, y and the penalised y) and all noisy gradients of 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PenaltyRelease(Release):
-    """The path x_0, ..., x_T of the penalty method, the chosen x, the gradients as released, and the last y, y_p."""
+    """The path x_0, ..., x_T of the penalty method, the chosen x, the gradients as released, the last y, y_p, and the
+    public facts that it rests on."""
 
     x: Floats
     path: Floats
     gradients: Floats
     y: Floats
     y_penalty: Floats
+    facts: ClippedReport
+
+    def report(self) -> ClippedReport:
+        """Break-down of noise and cost, bias, and whether the run could be informative."""
+        return self.facts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,10 +121,15 @@ class PenaltyDescent(ProblemMechanism):
         return gaussian_budget(self.mu, self.epsilon, self.delta)
 
     @property
+    def _change(self) -> float:
+        """Most that one record moves a mean of vectors clipped to length 1."""
+        counts, twice = self.problem.counts, 1.0 if self.neighbours is Neighbours.ADD_REMOVE else 2.0
+        return twice / min(counts.training, counts.outer)
+
+    @property
     def noise(self) -> tuple[float, float]:
         """Standard deviations of the outer and the inner gradients: mu^2 = T ((D/s_x)^2 + 2 N (D_y/s_y)^2)."""
-        counts, twice = self.problem.counts, 1.0 if self.neighbours is Neighbours.ADD_REMOVE else 2.0
-        change = twice / min(counts.training, counts.outer) * (1.0 + 1e-12)
+        change = self._change * (1.0 + 1e-12)
         outer = change * self.clip * math.sqrt(self.steps / self.outer_share) / self.price
         queries = 2.0 * self.inner_steps * self.steps
         return outer, change * self.inner_clip * math.sqrt(queries / (1.0 - self.outer_share)) / self.price
@@ -135,6 +149,34 @@ class PenaltyDescent(ProblemMechanism):
             "noise": list(self.noise),
         }
         return stated | {name: getattr(self, name) for name in names}
+
+    def report(self) -> ClippedReport:
+        """What the run rests on, before any record is read."""
+        d_x, d_y = self.problem.x_domain.dimension, len(self.problem.y_init)
+        (outer, inner), change, bias, unknown = self.noise, self._change, None, None
+        try:
+            bias = penalty_bias(self.problem.constants(), self.weight)
+        except (MissingConstant, Refused) as error:
+            unknown = str(error)
+
+        def part(name: str, d: int, releases: int, clip: float, noise: float) -> ClippedPart:
+            return ClippedPart(name, d, releases, clip, clip * change, noise)
+
+        queries = self.steps * self.inner_steps
+        return ClippedReport(
+            steps=self.steps,
+            mu=self.price,
+            epsilon=self.loss.epsilon(self.delta),
+            delta=self.delta,
+            parts=(
+                part("hypergradients", d_x, self.steps, self.clip, outer),
+                part("inner gradients", d_y, queries, self.inner_clip, inner),
+                part("penalised inner gradients", d_y, queries, self.inner_clip, inner),
+            ),
+            constants=suprema(self.problem),
+            bias=bias,
+            unknown=unknown,
+        )
 
     @cleared
     @silent()
@@ -189,7 +231,7 @@ class PenaltyDescent(ProblemMechanism):
             limits=("All iterates, inner ones too, are public.", *not_covered(self.neighbours)),
         )
         out = public_output(self.output, np.array(path), np.array(released), randomness)
-        return PenaltyRelease(certificate, out, np.array(path), np.array(released), y, z)
+        return PenaltyRelease(certificate, out, np.array(path), np.array(released), y, z, self.report())
 
     def _mean(self, d: int, held: Any, inner: Any, outer: Any, clip: float) -> Floats:
         """PRIVATE. Mean (d,) of clipped rows: of inner + outer, or in the split layout of each over its own records."""

@@ -1,15 +1,16 @@
-"""What a private choice rests on, in public numbers, and whether it can mean anything."""
+"""What a private choice or descent rests on, in public numbers, and whether it can mean anything."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from discretion.bilevel.constants import Constants
-from discretion.bilevel.forecast import Forecast
+from discretion.bilevel.forecast import HALF, Forecast
 from discretion.bilevel.sensitivity import Bound
 from discretion.privacy import round_up
 
-__all__ = ["ContinuousReport", "Report", "TunedReport"]
+__all__ = ["ClippedPart", "ClippedReport", "ContinuousReport", "Report", "TunedReport"]
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,102 @@ class ContinuousReport:
                 f"Values are computed to {self.value_error:.3g}. The draw is exact.",
             ]
         )
+
+    __str__ = text
+
+
+@dataclass(frozen=True)
+class ClippedPart:
+    """One kind of mean that a descent of clipped steps releases.
+
+    Attributes:
+        name: what it is the mean of.
+        dimension: number of coordinates. releases: how many such means leave.
+        clip: length to which the vectors of a record are shortened: no mean is longer.
+        change: most that one record moves the mean, if it takes part.
+        noise: standard deviation in each coordinate.
+    """
+
+    name: str
+    dimension: int
+    releases: int
+    clip: float
+    change: float
+    noise: float
+
+    @property
+    def share(self) -> float:
+        """Length of the noise that is left in the mean of all releases, over the clipping norm."""
+        return self.noise * math.sqrt(self.dimension / self.releases) / self.clip
+
+
+@dataclass(frozen=True)
+class ClippedReport:
+    """What a descent of clipped steps rests on: all public, and known before a record is read.
+
+    Attributes:
+        steps: T. mu: of the run, before sampling. epsilon, delta: what it costs.
+        parts: what is released, and its noise: the break-down. Of an adaptive clipping norm those of the first step.
+        sample_rate: chance that a record takes part in a step, if not all do.
+        constants: suprema over the domain, if somebody declared any; the price does not use them.
+        bias: most by which the expected gradient of the penalty method is wrong where nothing is clipped; None for
+            the other methods or where it is unknown.
+        unknown: why there is no such bound, in words.
+        certified: whether the price is proved, whatever the losses are.
+    """
+
+    steps: int
+    mu: float
+    epsilon: float
+    delta: float
+    parts: tuple[ClippedPart, ...]
+    sample_rate: float | None = None
+    constants: Constants | None = None
+    bias: float | None = None
+    unknown: str | None = None
+    certified: bool = True
+
+    @property
+    def informative(self) -> bool:
+        """Whether of no mean the noise, averaged over the run, is half the clipping norm or more.
+
+        Necessary and not sufficient: means are shorter than that where records disagree.
+        """
+        return self._worst.share < HALF
+
+    @property
+    def _worst(self) -> ClippedPart:
+        return max(self.parts, key=lambda part: part.share)
+
+    @property
+    def verdict(self) -> str:
+        """In one sentence."""
+        worst = self._worst
+        noise = f"averaged over the run, the noise of the {worst.name} is {_percent(worst.share)} of the clipping norm"
+        if self.informative:
+            return f"Can be informative: {noise}. Means are shorter than that where records disagree."
+        return f"Not informative: {noise}, and no mean is longer. More records or a larger epsilon are needed."
+
+    def text(self) -> str:
+        """For a person."""
+        some = "" if self.sample_rate is None else f" before sampling, {_percent(self.sample_rate)} in each step"
+        lines = [
+            self.verdict,
+            f"{self.steps} steps, mu = {self.mu:.4g}{some}: epsilon {self.epsilon:.4g} at delta {self.delta:g}.",
+        ]
+        for part in self.parts:
+            lines += [
+                f"Of the {part.name} {part.releases:,} mean{'s leave' if part.releases > 1 else ' leaves'}: clipped to "
+                f"{part.clip:.4g}, so that one record moves it by at most {part.change:.4g}; noise {part.noise:.4g} in "
+                f"each of {part.dimension:,} coordinate{'s' if part.dimension > 1 else ''}."
+            ]
+        if self.bias is not None:
+            lines += [f"Without clipping the gradient is off by at most {self.bias:.3g}. {_answer(verified=False)}"]
+        if self.unknown is not None:
+            lines += [f"No bound of how far the gradient is off. {self.unknown}"]
+        lines += ["The price needs no constants: records are clipped. Convergence is not claimed."]
+        lines += ["The price is certified." if self.certified else "NOT CERTIFIED."]
+        return "\n".join(lines)
 
     __str__ = text
 

@@ -36,7 +36,7 @@ class Bound:
     Attributes:
         value: at least 0, possibly inf.
         parts: what it is made of, by name, in the same unit.
-        rule: how the parts make the value: "sum", "largest of the record types", "least".
+        rule: how the parts make the value: "sum", "largest of the record types", "least"; or the part that it is.
     """
 
     value: float
@@ -69,14 +69,18 @@ def value_change(c: Constants, counts: Counts) -> Bound:
 
         joint   B_f / n + L_fy D_g / (mu_g n)
         split   the larger of L_fy D_g / (mu_g n_training) and B_f / n_validation
+        both    S_f, where it is known: few records and small penalties exceed it
 
-    Under add/remove B_f is the bound of |f|. `c` and `counts` as in `hypergradient_sensitivity`.
+    Under add/remove B_f is the bound of |f|, and S_f holds 0 too. `c` and `counts` as in `hypergradient_sensitivity`.
     """
     parts = {
         "shift of the inner solution": c.get("L_fy") * inner_shift(c, counts),
         "the record's own outer loss": c.get("B_f") / counts.outer,
     }
-    return _over(counts, parts, training=("shift of the inner solution",))
+    found = _over(counts, parts, training=("shift of the inner solution",))
+    if c.S_f is None or found.value <= c.S_f:
+        return found
+    return Bound(c.S_f, parts | {"range of the outer loss": c.S_f}, "range of the outer loss")
 
 
 def range_bound(c: Constants, counts: Counts, diameter: float) -> Bound:

@@ -23,6 +23,7 @@ from discretion.bilevel.counts import Counts, check_count
 from discretion.bilevel.domains import described
 from discretion.bilevel.mechanism import BilevelMechanism
 from discretion.bilevel.outputs import Output, check_output, public_output
+from discretion.bilevel.report import ClippedPart, ClippedReport
 from discretion.gp import Ball, Box
 from discretion.privacy import Neighbours, PrivacyLoss, PublicError, Randomness, Release
 from discretion.privacy.clipping import AdaptiveClip, clipped_sum, lengths
@@ -44,6 +45,7 @@ class SeparableRelease(Release):
         x: the chosen point, (d,).
         path: x_0, ..., x_T. gradients: as released, (T, d).
         noise: their standard deviation, (T,). clips: clipping norms, (T,).
+        facts: what it rests on.
     """
 
     x: Floats
@@ -51,6 +53,11 @@ class SeparableRelease(Release):
     gradients: Floats
     noise: Floats
     clips: Floats
+    facts: ClippedReport
+
+    def report(self) -> ClippedReport:
+        """Break-down of noise and cost, and whether the run could be informative."""
+        return self.facts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,6 +179,25 @@ class SeparableDescent(BilevelMechanism):
             "output": self.output,
         }
 
+    @property
+    def _multipliers(self) -> tuple[float, float]:
+        """Noise of the hypergradients over the clipping norm, and of the number of tasks within it, 0 for none."""
+        s, adaptive = self.account.multiplier, self.adaptive_clip
+        if adaptive is None:
+            return s, 0.0
+        # the fraction's sum moves by 1 where that of the contributions moves by 2 (replace) or 1
+        half = 1.0 if self.neighbours is Neighbours.ADD_REMOVE else 0.5
+        return s / math.sqrt(1.0 - adaptive.share), s / math.sqrt(adaptive.share) * half
+
+    def report(self) -> ClippedReport:
+        """What the run rests on, before any record is read; of an adaptive clipping norm the first."""
+        (s, s_fraction), n = self._multipliers, self.records * (self.account.sample_rate or 1.0)
+        d, c, change = len(self.first), self.clip, self.account.change(self.records)
+        parts = [ClippedPart("hypergradients", d, self.steps, c, c * change, c * s / n)]
+        if s_fraction:
+            parts += [ClippedPart("tasks within the clipping norm", 1, self.steps, 1.0, 1.0 / n, s_fraction / n)]
+        return self.account.report(tuple(parts), self.delta)
+
     # --- with records
 
     @cleared
@@ -186,13 +212,7 @@ class SeparableDescent(BilevelMechanism):
         """The run. Called by the ledger after the loss is reserved."""
         n, account, adaptive = self.count(records), self.account, self.adaptive_clip
         check_count(n, self.records, self.neighbours)
-        share = 0.0 if adaptive is None else adaptive.share
-        s, s_fraction = account.multiplier / math.sqrt(1.0 - share), 0.0
-        if adaptive is not None:
-            # the fraction's sum moves by 1 where that of the contributions moves by 2 (replace) or 1
-            s_fraction = (
-                account.multiplier / math.sqrt(share) * (1.0 if self.neighbours is Neighbours.ADD_REMOVE else 0.5)
-            )
+        s, s_fraction = self._multipliers
         x, clip, expected = self.first, self.clip, self.records * (account.sample_rate or 1.0)
         path, released, noise, clips = [x], [], [], []
         for _ in range(account.steps):
@@ -220,4 +240,5 @@ class SeparableDescent(BilevelMechanism):
             limits=("No inner solution is released.", *not_covered(self.neighbours)),
         )
         x = public_output(self.output, np.array(path), np.array(released), randomness)
-        return SeparableRelease(certificate, x, np.array(path), np.array(released), np.array(noise), np.array(clips))
+        path, gradients = np.array(path), np.array(released)
+        return SeparableRelease(certificate, x, path, gradients, np.array(noise), np.array(clips), self.report())

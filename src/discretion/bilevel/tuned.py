@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from discretion.bilevel.counts import SplitRecords, check_whole
 from discretion.bilevel.domains import default_grid
 from discretion.bilevel.exponential import ExponentialMechanism
-from discretion.bilevel.families import LogisticPenalty, RidgePenalty
+from discretion.bilevel.families import HuberPenalty, LogisticPenalty, RidgePenalty
 from discretion.bilevel.inner import inner_noise, perturbed
 from discretion.bilevel.linear import Table, check_positive
 from discretion.bilevel.mechanism import BilevelMechanism
@@ -36,6 +36,10 @@ from discretion.privacy.records import numbers
 __all__ = ["TunedModel", "TunedRelease"]
 
 Floats = NDArray[np.float64]
+Kind = Literal["ridge", "logistic", "huber"]
+Family = RidgePenalty | LogisticPenalty | HuberPenalty
+
+_FAMILIES: dict[str, type[Family]] = {"ridge": RidgePenalty, "logistic": LogisticPenalty, "huber": HuberPenalty}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,11 +69,11 @@ class TunedModel(BilevelMechanism):
     """Choose lambda, then fit (1/n) sum of losses + (lambda/2) |w|^2 and release w.
 
     Rows are scaled to the unit ball, x / feature_bound, with an intercept (x, 1)/sqrt(2), intercept penalised too;
-    responses of the ridge to [-1, 1] by `response_range`, labels of the logistic to -1 or 1 by their sign.
+    responses of ridge and Huber to [-1, 1] by `response_range`, labels of the logistic to -1 or 1 by their sign.
 
     Parameters
     ----------
-    kind : {"ridge", "logistic"}
+    kind : {"ridge", "logistic", "huber"}
     records : int
         n, public.
     dimension : int
@@ -86,12 +90,14 @@ class TunedModel(BilevelMechanism):
         Share of the records by which lambda is chosen.
     score, head_start, spread : optional
         Of the choice: see `ExponentialMechanism`. The spread is that of the scaled loss.
+    corner : float
+        Of the Huber loss: the scaled residual from which on it is linear.
     delta : float
         At which the certificate states epsilon.
     unit : str
     """
 
-    kind: Literal["ridge", "logistic"]
+    kind: Kind
     records: int
     dimension: int
     choice_epsilon: float
@@ -105,14 +111,15 @@ class TunedModel(BilevelMechanism):
     score: Score | None = None
     head_start: float | None = None
     spread: float | None = None
+    corner: float = 0.5
     delta: float = 1e-6
     unit: str = "one record (its covariates and its response)"
 
     name = "private-tuned-model"
 
     def __post_init__(self) -> None:
-        if self.kind not in ("ridge", "logistic"):
-            raise ValueError(f'kind must be "ridge" or "logistic"; got {self.kind!r}.')
+        if self.kind not in _FAMILIES:
+            raise ValueError(f'kind must be "ridge", "logistic" or "huber"; got {self.kind!r}.')
         for name, least in (("records", 2), ("dimension", 1), ("candidates", 2)):
             check_whole(name, getattr(self, name), least)
         low, high = self.response_range
@@ -136,19 +143,21 @@ class TunedModel(BilevelMechanism):
         return np.diff(np.floor(np.arange(self.records + 1) * self.validation_share)) > 0
 
     @cached_property
-    def problem(self) -> RidgePenalty | LogisticPenalty:
+    def problem(self) -> Family:
         """The choice of lambda as a bilevel problem."""
         validation = int(self.held.sum())
-        return (RidgePenalty if self.kind == "ridge" else LogisticPenalty)(
+        own: dict[str, Any] = {"corner": self.corner} if self.kind == "huber" else {}
+        return _FAMILIES[self.kind](
             training=self.records - validation,
             validation=validation,
             dimension=self.dimension + self.intercept,
             penalties=self.penalties,
             candidates=self.candidates,
+            **own,
         )
 
     @cached_property
-    def whole(self) -> RidgePenalty | LogisticPenalty:
+    def whole(self) -> Family:
         """The same with every record in the inner loss: what the model is fitted by."""
         return replace(self.problem, training=self.records)
 
@@ -177,7 +186,7 @@ class TunedModel(BilevelMechanism):
         """What it costs, how noisy the model is and what the choice can be expected to be worth."""
         noise = None
         if self.mu is not None:
-            low, high = self.response_range if self.kind == "ridge" else (-1.0, 1.0)
+            low, high = self._range
             ends = [inner_noise(self.whole, np.log([penalty]), self.mu)[0] for penalty in self.problem.penalties]
             noise = 0.5 * (high - low) * ends[0], 0.5 * (high - low) * ends[1]
         return TunedReport(
@@ -186,7 +195,7 @@ class TunedModel(BilevelMechanism):
             mu=self.mu,
             penalties=self.problem.penalties,
             noise=noise,
-            unit="units of y" if self.kind == "ridge" else "log odds",
+            unit="log odds" if self.kind == "logistic" else "units of y",
             choice=self.choice.report(),
         )
 
@@ -225,6 +234,7 @@ class TunedModel(BilevelMechanism):
             "validation_share": float(self.validation_share),
             "score": self.choice.plan.rule.name,
             "head_start": self.choice.plan.rule.head_start,
+            **({"corner": float(self.corner)} if self.kind == "huber" else {}),
         }
 
     @cleared
@@ -268,15 +278,20 @@ class TunedModel(BilevelMechanism):
         A = clip(X, self.feature_bound) / self.feature_bound
         if self.intercept:
             A = np.column_stack([A, np.ones(len(A))]) / math.sqrt(2.0)
-        if self.kind == "ridge":
-            low, high = self.response_range
+        if self.kind != "logistic":
+            low, high = self._range
             y = np.clip((np.clip(y, low, high) - 0.5 * (low + high)) / (0.5 * (high - low)), -1.0, 1.0)
         parts = Table(A[~self.held], y[~self.held]), Table(A[self.held], y[self.held])
         return SplitRecords(*parts), SplitRecords(Table(A, y), parts[1])
 
+    @property
+    def _range(self) -> tuple[float, float]:
+        """Of responses, or of log odds as they are."""
+        return (-1.0, 1.0) if self.kind == "logistic" else self.response_range
+
     def _unscaled(self, w: Floats) -> tuple[Floats, float]:
         """Coefficients and intercept in the units of the data."""
-        low, high = self.response_range if self.kind == "ridge" else (-1.0, 1.0)
+        low, high = self._range
         w = 0.5 * (high - low) * w / (math.sqrt(2.0) if self.intercept else 1.0)
         own = float(w[-1]) if self.intercept else 0.0
         return w[: self.dimension] / self.feature_bound, own + 0.5 * (low + high)

@@ -20,6 +20,7 @@ from discretion.bilevel.problem import BilevelProblem
 from discretion.privacy import BoundedRange, GaussianDP, Ledger, PrivacyLoss, Randomness, largest
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
+from discretion.privacy.units import whose_rows
 
 __all__ = ["WarmStart", "warm_start"]
 
@@ -78,11 +79,12 @@ class WarmStart(ProblemMechanism):
         """The path, which begins at the chosen point. Called by the ledger after the loss is reserved."""
         first = self.choice.run(records, randomness)
         found = replace(self.descent, start=np.array(first.x)).run(records, randomness)
+        once = (PUBLIC, *whose_rows(found.certificate.unit))
         own = "The start is drawn exactly from a public list, by inner solutions as accurate as that needs."
         certificate = self.certificate(
             randomness,
             enforced=(*found.certificate.enforced, own),
-            declared=tuple(each for each in found.certificate.declared if each != PUBLIC),
+            declared=tuple(each for each in found.certificate.declared if each not in once),
             limits=LIMITS,
         )
         facts = replace(found.facts, epsilon=certificate.epsilon, delta=self.delta, start_is_chosen=True)

@@ -22,6 +22,7 @@ from discretion.privacy.ledger import (
     MechanismFailed,
     State,
     Tampered,
+    UnitMismatch,
     ledgers,
 )
 from discretion.privacy.loss import (
@@ -80,6 +81,7 @@ __all__ = [
     "SubsampledGaussian",
     "SystemRandomness",
     "Tampered",
+    "UnitMismatch",
     "Unreachable",
     "Verification",
     "fingerprint",

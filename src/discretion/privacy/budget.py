@@ -33,9 +33,11 @@ class Composing(StrEnum):
     """The rule by which a ledger composes losses; chosen when it is created, and kept."""
 
     RENYI = "renyi"
-    """The least of the Renyi, Gaussian and pure routes, each exact where it can be (`Composition.guarantee`)."""
+    """The least of the Renyi, Gaussian, pure and, where some loss is known by its profile, numerical routes, each exact
+    where it can be (`Composition.guarantee`)."""
     NUMERICAL = "numerical"
-    """As `RENYI`, and privacy-loss distributions composed numerically wherever a loss is known by its profile."""
+    """As `RENYI`, and privacy-loss distributions composed numerically beside Renyi curves where Gaussian losses are all
+    that is known better, too."""
     RENYI_FILTER = "renyi-filter"
     """One Renyi order, fixed beforehand: proved also for losses that were chosen after seeing earlier releases."""
 
@@ -135,10 +137,14 @@ class Budget:
 
     def allows(self, parts: Parts) -> bool:
         """Whether the losses together cost at most the budget: as exact decimals where all are pure."""
-        _, value = self._compose(parts)
-        return value <= (_exact(self.epsilon) if isinstance(value, Fraction) else self.epsilon)
 
-    def _compose(self, parts: Parts) -> tuple[Guarantee, Fraction | float]:
+        def fits(value: Fraction | float) -> bool:
+            return value <= (_exact(self.epsilon) if isinstance(value, Fraction) else self.epsilon)
+
+        # Distributions take time, and are asked only where the quick rules say no.
+        return fits(self._compose(parts, numerical=False)[1]) or fits(self._compose(parts)[1])
+
+    def _compose(self, parts: Parts, numerical: bool | None = None) -> tuple[Guarantee, Fraction | float]:
         """The guarantee of the parts, and its epsilon once more as the number to be judged."""
         if not parts:
             return Guarantee(0.0, self.delta, None, "nothing spent", self.neighbours), Fraction(0)
@@ -146,7 +152,9 @@ class Budget:
         if self.order is not None:
             guarantee = self._filtered(composed, self.order)
             return guarantee, guarantee.epsilon
-        guarantee = composed.guarantee(self.delta, numerical=self.composition is Composing.NUMERICAL or None)
+        if numerical is None and self.composition is Composing.NUMERICAL:
+            numerical = True
+        guarantee = composed.guarantee(self.delta, numerical=numerical)
         if not guarantee.epsilon >= 0.0:
             raise LedgerError("The losses of this ledger do not add up to a number; nothing more may be spent.")
         pure = _pure_sum(parts)

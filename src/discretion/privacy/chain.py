@@ -10,6 +10,7 @@ all digests made anew, are flawless: SHA-256 has no secret.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ __all__ = [
     "Tampered",
     "export",
     "key",
+    "parting",
     "read_export",
     "readable",
 ]
@@ -309,6 +311,22 @@ def read_export(lines: Iterable[str], *, head: str | None = None, certificates: 
     if ends != [found.head]:
         raise Tampered("The export was cut short: its last line, the head, is missing or another's. Export it again.")
     return found
+
+
+def parting(one: Iterable[str], other: Iterable[str]) -> tuple[int, int, int]:
+    """How many events two exports that `read_export` checked begin with in common, and how many more each of them has.
+
+    Raises:
+        LedgerError: they are of different ledgers.
+    """
+    # The last line is the head, which repeats a digest.
+    digests = ([line["digest"] for line in _parsed(each) if "digest" in line] for each in (one, other))
+    first, second = digests
+    if first[:1] != second[:1]:
+        raise LedgerError("These are two ledgers, not copies of one: they were created apart. Nothing to compare.")
+    same = zip(first, second, strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], same))
+    return shared - 1, len(first) - shared, len(second) - shared
 
 
 def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

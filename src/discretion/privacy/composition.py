@@ -359,9 +359,9 @@ def compose(parts: Sequence[tuple[LossDistribution, int]], tilt: float, epsilon:
 
     low, high, cut = _window(parts, tilt, total, math.sqrt(max(variance, step**2)))
     low = min(low, math.floor(min(epsilon / step, high)))
-    length = int(next_fast_len(high - low + 2, real=True) or 0)
-    if not 0 < length <= _LONGEST or not math.isfinite(total):
+    if high - low + 2 > _LONGEST or not math.isfinite(total):
         return _Sum(step, low, np.ones(2))
+    length = int(next_fast_len(high - low + 2, real=True) or 0)
 
     # Spectrum of the sum, and a bound of its error: each transform is off by at most `error` at each frequency.
     error = 8 * _UNIT * (math.log2(length) + 2)
@@ -434,7 +434,7 @@ def numerical_epsilon(profiles: Sequence[tuple[Profile, int]], delta: float) -> 
         tilt, epsilon = _chernoff(parts, cost)
         return compose(parts, tilt, max(epsilon, 0.0)).epsilon(delta)
 
-    return max(one_way(parts) for parts in _ways(profiles))
+    return _largest(profiles, one_way, math.inf)
 
 
 def numerical_delta(profiles: Sequence[tuple[Profile, int]], epsilon: float) -> float:
@@ -448,7 +448,21 @@ def numerical_delta(profiles: Sequence[tuple[Profile, int]], epsilon: float) -> 
             return 1.0
         return compose(parts, _chernoff(parts, cost)[0], epsilon).delta(epsilon)
 
-    return max(one_way(parts) for parts in _ways(profiles))
+    return _largest(profiles, one_way, 1.0)
+
+
+def _largest(
+    profiles: Sequence[tuple[Profile, int]],
+    one_way: Callable[[list[tuple[LossDistribution, int]]], float],
+    nothing: float,
+) -> float:
+    """The larger of both orders; `nothing` where numbers leave double precision, as with 10^18 losses."""
+    try:
+        with np.errstate(all="ignore"):
+            found = [one_way(parts) for parts in _ways(profiles)]
+    except OverflowError:
+        return nothing
+    return max(found) if all(0.0 <= each <= nothing for each in found) else nothing
 
 
 def _ways(profiles: Sequence[tuple[Profile, int]]) -> list[list[tuple[LossDistribution, int]]]:

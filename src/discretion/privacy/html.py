@@ -52,6 +52,7 @@ STYLE = """
 .dis .wide { overflow-x: auto; }
 .dis svg { display: block; width: 100%; max-width: 34rem; height: auto; color: inherit; }
 .dis svg text { fill: currentColor; font: 12px system-ui, sans-serif; }
+@media (max-width: 30rem) { .dis svg text { font-size: 14px; } }
 .dis .axis { stroke: currentColor; stroke-opacity: .35; fill: none; }
 .dis .line { stroke: var(--accent, #2f7fb5); stroke-width: 2.5; fill: none; stroke-linejoin: round; }
 .dis .line.l1 { stroke: var(--second, #c0622d); stroke-dasharray: 7 4; }

@@ -11,11 +11,13 @@ import importlib
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .composition import dominating_pair
+from .fixed_size import FixedSizeGaussian
 from .loss import BoundedRange, Composition, GaussianDP, Neighbours, PrivacyLoss, PureDP, RenyiCurve, _compose
 from .mechanism import Checked, Mechanism, PublicError
 from .noise import SystemRandomness
@@ -63,15 +65,16 @@ def neighboring_relation(neighbours: Neighbours) -> NeighboringRelation:
 def to_dp_event(loss: PrivacyLoss, *, delta: float | None = None) -> DpEvent:
     """An event of dp-accounting that describes at least this loss.
 
-    Gaussian DP, Laplace noise and Poisson-subsampled Gaussian noise under add-remove have their own events; so have
-    sums of them. All other parts of a sum together become one `EpsilonDeltaDpEvent` at `delta`, which the accountants
-    refuse. (The event of randomised response, which would fit pure DP, is counted once by the PLD accountant of
-    dp-accounting 0.6.0 however often it is composed; so it is not used.)
+    Gaussian DP, Laplace noise, Poisson-subsampled Gaussian noise under add-remove and Gaussian noise on a subset of
+    fixed size have their own events; so have sums of them. All other parts of a sum together become one
+    `EpsilonDeltaDpEvent` at `delta`, which the accountants refuse. (The event of randomised response, which would fit
+    pure DP, is counted once by the PLD accountant of dp-accounting 0.6.0 however often it is composed; so it is not
+    used.)
 
     The noise multiplier is the standard deviation over the sensitivity *under the loss's own relation*. Read it with
     ADD_OR_REMOVE_ONE, where the accountants take the sensitivity to be 1: their epsilon is then this loss's, about
     this loss's relation. (With REPLACE_ONE the PLD accountant takes it to be 2 and the RDP accountant takes it to be
-    1.)
+    1; so the event of a subset, which needs REPLACE_ONE, is for the RDP accountant.)
 
     Args:
         loss: any.
@@ -108,7 +111,16 @@ def _own_event(loss: PrivacyLoss, events: Any) -> Any:
             return events.LaplaceDpEvent(_down(1.0, loss.epsilon_value))
         case SubsampledGaussian(neighbours=Neighbours.ADD_REMOVE):
             return events.PoissonSampledDpEvent(loss.probability, events.GaussianDpEvent(loss.noise_multiplier))
+        case FixedSizeGaussian() if (share := _quotient(loss.probability)) is not None:
+            gaussian = events.GaussianDpEvent(loss.noise_multiplier)
+            return events.SampledWithoutReplacementDpEvent(share.denominator, share.numerator, gaussian)
     return None
+
+
+def _quotient(q: float) -> Fraction | None:
+    """m/n with n at most 10^9, which is q in double precision; None if there is none."""
+    share = Fraction(q).limit_denominator(10**9)
+    return share if share.numerator / share.denominator == q else None
 
 
 def _stated(loss: PrivacyLoss, delta: float | None) -> Any:
@@ -127,10 +139,10 @@ def _stated(loss: PrivacyLoss, delta: float | None) -> Any:
 def from_dp_event(event: DpEvent, neighbours: Neighbours, *, sensitivity: float | None = None) -> PrivacyLoss:
     """The loss of an event of dp-accounting, under a relation that you name.
 
-    Gaussian, Laplace, Poisson-sampled Gaussian, randomised response, zCDP, no-op, non-private and (epsilon, delta)
-    events, composed and self-composed. By dp-accounting's definition a noise multiplier is the noise over the largest
-    norm of one record's contribution to a sum. So adding or removing a record moves the sum by at most 1 in its unit,
-    and replacing one by at most 2.
+    Gaussian, Laplace, Poisson-sampled Gaussian, Gaussian sampled without replacement, randomised response, zCDP, no-op,
+    non-private and (epsilon, delta) events, composed and self-composed. By dp-accounting's definition a noise
+    multiplier is the noise over the largest norm of one record's contribution to a sum. So adding or removing a record
+    moves the sum by at most 1 in its unit, and replacing one by at most 2.
 
     Args:
         event: what was done.
@@ -163,6 +175,8 @@ def from_dp_event(event: DpEvent, neighbours: Neighbours, *, sensitivity: float 
                 return LaplaceDP(_up(moved, _noise(event)), neighbours=neighbours)
             case "PoissonSampledDpEvent":
                 return _sampled(event, neighbours, sensitivity)
+            case "SampledWithoutReplacementDpEvent" if neighbours is Neighbours.REPLACE:
+                return _subset(event, read(event.event), moved)
             case "SelfComposedDpEvent":
                 return event.count * read(event.event)
             case "ComposedDpEvent":
@@ -183,7 +197,8 @@ def from_dp_event(event: DpEvent, neighbours: Neighbours, *, sensitivity: float 
                 raise ValueError(
                     f"{type(event).__name__} cannot be imported under {neighbours} neighbours. Events with a loss "
                     "here: Gaussian, Laplace, Poisson-sampled Gaussian, zCDP, (epsilon, delta), no-op, non-private, "
-                    "compositions of them and, under replace, randomised response."
+                    "compositions of them and, under replace, randomised response and Gaussian noise on a sample "
+                    "without replacement."
                 )
 
     return read(event)
@@ -211,6 +226,25 @@ def _sampled(event: Any, neighbours: Neighbours, sensitivity: float | None) -> P
     plain = type(event.event).__name__ == "GaussianDpEvent"
     noise = float(event.event.noise_multiplier) if plain else _down(1.0, inner.mu)
     return SubsampledGaussian(q, noise, neighbours=neighbours)
+
+
+def _subset(event: Any, inner: PrivacyLoss, moved: float) -> PrivacyLoss:
+    """Of m of n records, where n is public: the loss on the sample, `inner`, acts with chance m/n."""
+    n, m = event.source_dataset_size, event.sample_size
+    if not all(isinstance(each, Integral) for each in (n, m)) or not 0 <= m <= n:
+        raise ValueError(f"A sample without replacement must be of so many of the records, not {m!r} of {n!r}.")
+    if not isinstance(inner, GaussianDP):
+        raise ValueError(
+            "Only Gaussian events, and compositions of them, can be imported inside a sample without replacement, not "
+            f"{type(event.event).__name__}."
+        )
+    if m == 0 or inner.mu == 0:
+        return GaussianDP(0.0, neighbours=inner.neighbours)
+    if m == n or inner.mu == math.inf:
+        return inner
+    plain = type(event.event).__name__ == "GaussianDpEvent"
+    noise = _down(float(event.event.noise_multiplier), moved) if plain else _down(1.0, inner.mu)
+    return FixedSizeGaussian(_up(int(m), int(n)), noise, neighbours=inner.neighbours)
 
 
 def _randomised_response(event: Any, neighbours: Neighbours) -> PrivacyLoss:

@@ -53,6 +53,7 @@ class Journal:
     store: Store
     opening: Opening
     _known: Known = field(repr=False, compare=False)
+    _units: tuple[int, Mapping[str, int]] = field(default=(0, {}), repr=False, compare=False)
 
     @classmethod
     def of(cls, store: Store, opening: Opening) -> Self:
@@ -149,6 +150,26 @@ class Journal:
         digest = event.digest(known.digest)
         _insert(session, "event", ledger=self.opening.id, **_values(event), digest=digest)
         return digest
+
+    def units(self, session: Session, known: Known) -> Mapping[str, int]:
+        """The units of privacy that entries name, in words, each with the first entry that does."""
+        seen, units = self._units
+        if seen < known.number:
+            where = f"ledger = :id AND number > :seen AND state = '{State.RESERVED}' AND description LIKE :naming"
+            rows = session(
+                f"SELECT entry, description FROM event WHERE {where} ORDER BY number",
+                id=self.opening.id,
+                seen=seen,
+                naming='%"unit":%',
+            )
+            found = dict(units)
+            with readable(self.store.place):
+                for entry, description in rows:
+                    if isinstance(unit := json.loads(description).get("unit"), str):
+                        found.setdefault(unit, entry)
+            units = found
+            object.__setattr__(self, "_units", (known.number, units))
+        return units
 
     def states(self, session: Session, entry: int) -> list[str]:
         """The states that an entry went through."""

@@ -24,12 +24,13 @@ from discretion.privacy.chain import LAYOUT, STEP, Intact, LedgerError, Opening,
 from discretion.privacy.failure import Failure, MechanismFailed, attempt
 from discretion.privacy.fingerprint import fingerprint
 from discretion.privacy.frames import cleared
-from discretion.privacy.journal import Journal, openings, read_loss
+from discretion.privacy.journal import Journal, Known, openings, read_loss
 from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
 from discretion.privacy.noise import Randomness, RepeatedNoise, SeededRandomness, SystemRandomness, noise_id
 from discretion.privacy.release import NotBookable, Release
 from discretion.privacy.store import Session, check_layout, store_at
+from discretion.privacy.units import booked_unit, same_unit
 
 __all__ = [
     "BudgetExceeded",
@@ -40,8 +41,13 @@ __all__ = [
     "MechanismFailed",
     "State",
     "Tampered",
+    "UnitMismatch",
     "ledgers",
 ]
+
+
+class UnitMismatch(ValueError):
+    """A release would protect another unit of privacy than earlier entries: together they would be about nobody."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,13 @@ class Ledger:
     Attributes:
         journal: its events, and where they are kept.
         budget: (epsilon, delta), the neighbour relation and the rule of composition.
+        other_unit: whether releases are booked that protect another unit of privacy than earlier entries. Their
+            epsilons then add up for nobody.
     """
 
     journal: Journal
     budget: Budget
+    other_unit: bool = False
 
     @property
     def id(self) -> str:
@@ -183,8 +192,12 @@ class Ledger:
         return cls._of(Journal.create(store, opening))
 
     @classmethod
-    def open(cls, place: str | os.PathLike[str]) -> Self:
+    def open(cls, place: str | os.PathLike[str], *, other_unit: bool = False) -> Self:
         """The ledger at a path or URL; without `?ledger=NAME`, the only one of the database.
+
+        Args:
+            place: as for `create`.
+            other_unit: book releases as well that protect another unit of privacy than earlier entries.
 
         Raises:
             LedgerError: there is none, or none that this version reads; the message says what to do.
@@ -214,14 +227,14 @@ class Ledger:
             raise Tampered(
                 f"{store.place}: the budget of this ledger was edited. Bring back the latest copy that verifies."
             )
-        return cls._of(Journal.of(store, opening))
+        return cls._of(Journal.of(store, opening), other_unit)
 
     @classmethod
-    def _of(cls, journal: Journal) -> Self:
+    def _of(cls, journal: Journal, other_unit: bool = False) -> Self:
         laid = journal.opening
         order = None if laid.renyi_order is None else float(laid.renyi_order)
         rules = Neighbours(laid.neighbours), Composing(laid.composition), order
-        return cls(journal, Budget(float(laid.epsilon), float(laid.delta), *rules))
+        return cls(journal, Budget(float(laid.epsilon), float(laid.delta), *rules), other_unit)
 
     def __enter__(self) -> Self:
         return self
@@ -262,8 +275,8 @@ class Ledger:
 
         Raises:
             NotBookable: the noise could be replayed.
-            BudgetExceeded, NeighbourMismatch: the loss does not fit into the budget, or not under its
-                relation.
+            BudgetExceeded, NeighbourMismatch, UnitMismatch: the loss does not fit into the budget, not under its
+                relation, or not beside those of earlier entries.
             PublicError: the mechanism refused the records in public words.
             MechanismFailed: the mechanism failed in any other way; nothing of its message is kept.
             LedgerError: the ledger could not be written.
@@ -285,8 +298,7 @@ class Ledger:
             "parameters": mechanism.parameters(),
             "n": n if public else None,
         }
-        unit = getattr(mechanism, "unit", None)
-        if isinstance(unit, str) and unit.strip():
+        if (unit := booked_unit(mechanism)) is not None:
             # Losses of different units don't add up: whoever reads the ledger must be able to tell.
             description["unit"] = unit
         if key is not None:
@@ -320,7 +332,8 @@ class Ledger:
 
         Args:
             loss: what is judged and kept is what `Budget.describe` writes.
-            description: what it is for: public facts that JSON can write.
+            description: what it is for: public facts that JSON can write. Under "unit" the unit of privacy in words,
+                which must be that of the earlier entries that name one.
             noise: the name of the noise it is for (`noise_id`); each is taken once.
 
         Returns:
@@ -329,6 +342,7 @@ class Ledger:
         Raises:
             BudgetExceeded: the budget does not allow it; nothing was written.
             NeighbourMismatch: the loss is for other neighbours than the budget.
+            UnitMismatch: it protects another unit, and the ledger was not opened with `other_unit`.
             RepeatedNoise: an entry has that noise.
             LedgerError: the ledger could not be written.
         """
@@ -338,6 +352,7 @@ class Ledger:
         with self.journal.transaction(write=True, undone="Nothing was spent.") as (session, known):
             if noise is not None:
                 self._check_noise(session, noise)
+            self._check_unit(session, known, description.get("unit"))
             self.budget.check(known.parts, judged, known.together_with(name, judged))
             entry = known.entries + 1
             self.journal.keep_loss(session, known, name, text)
@@ -386,6 +401,15 @@ class Ledger:
 
     # --- Asking: none of these writes
 
+    def check_unit(self, unit: str) -> None:
+        """Refuse a release for `unit`, in words, where earlier entries protect another; `reserve` does so as well.
+
+        Raises:
+            UnitMismatch: one does, and the ledger was not opened with `other_unit`.
+        """
+        with self.journal.transaction() as (session, known):
+            self._check_unit(session, known, unit)
+
     def spent(self) -> Guarantee:
         """What all entries together guarantee at the budget's delta: reserved, booked and failed alike."""
         with self.journal.transaction() as (_, known):
@@ -417,7 +441,7 @@ class Ledger:
                 if state is State.RESERVED:
                     about, (loss, _) = json.loads(event.description or ""), known.counts[event.loss or ""]
                     if event.entry != len(found) + 1:
-                        raise ValueError("entries out of order")
+                        raise ValueError("Entries are out of order.")
                     found[event.entry] = Entry(event.entry, state, event.who, event.created, about, loss)
                 else:
                     found[event.entry] = replace(found[event.entry], state=state, reason=event.reason)
@@ -523,6 +547,17 @@ class Ledger:
                 f"The run of entry {entry} went on from another copy of its file. Nothing was drawn here. Go on "
                 "from that one; or begin anew."
             )
+
+    def _check_unit(self, session: Session, known: Known, unit: Any) -> None:
+        if self.other_unit or not isinstance(unit, str):
+            return
+        for booked, entry in self.journal.units(session, known).items():
+            if not same_unit(booked, unit):
+                raise UnitMismatch(
+                    f"Entry {entry} of the ledger protects another unit ({booked}) than this release ({unit}), and "
+                    "losses of different units don't add up. Nothing was spent. Give each unit a ledger of its own; "
+                    "--other-unit, or Ledger.open(..., other_unit=True), books here all the same."
+                )
 
     def _check_noise(self, session: Session, noise: str) -> None:
         if self.journal.knows_noise(session, noise):

@@ -494,6 +494,7 @@ class PureDP(PrivacyLoss):
     """
 
     _exact_profile = True
+    _numerical = True
 
     epsilon_value: float
     neighbours: Neighbours = field(kw_only=True)
@@ -555,10 +556,13 @@ class BoundedRange(PrivacyLoss):
         x D_alpha = (1 + x) S((1 + x) eta) - x S(x eta) - S(eta)
         delta(epsilon) = (1 - e^((epsilon - eta)/2))^2 / (1 - e^(-eta)),      0 <= epsilon <= eta
 
-    and D_alpha is at most `alpha eta^2 / 8` and at most eta. Proof: `docs/proofs/bounded-range.md`.
+    and D_alpha is at most `alpha eta^2 / 8` and at most eta. The profile, a supremum over t, is that of one pair that
+    is at least as easy to tell apart as any of these, so that it composes also where t is chosen adaptively. Proof:
+    `docs/proofs/bounded-range.md`.
     """
 
     _exact_profile = True
+    _numerical = True
 
     epsilon_value: float
     neighbours: Neighbours = field(kw_only=True)
@@ -646,8 +650,8 @@ class Composition(PrivacyLoss):
     The guarantee is the least over the valid routes: the Renyi conversion of the sum of the curves; the exact
     curve where all parts are Gaussian; pure DP at the sum of the epsilons where all parts are pure or of
     bounded range; the sum of the epsilons of those parts added to the guarantee of the others; and, on request or
-    where a part is known by its profile (`profiles.py`), numerical composition. Its rule says which one won. Two
-    compositions are equal where they have the same parts, in whatever order.
+    where a part is pure, of bounded range or known by its profile (`profiles.py`), numerical composition. Its rule says
+    which one won. Two compositions are equal where they have the same parts, in whatever order.
 
     Args:
         parts: pairs of a loss and how often it was spent. Nested compositions are opened, equal parts counted
@@ -695,10 +699,10 @@ class Composition(PrivacyLoss):
 
         Args:
             delta: in `[0, 1)`.
-            numerical: whether privacy-loss distributions are composed too, which takes some hundredths of a second
-                for each part; by default only where a part is known by its privacy profile. The parts that are
-                Renyi curves enter as one, with the profile that the sum of the curves implies. Proof:
-                `docs/proofs/connect-the-dots.md`.
+            numerical: whether privacy-loss distributions are composed too, which takes some hundredths of a second,
+                and a thousandth more for each part; by default only where a part is pure, of bounded range or known by
+                its privacy profile, and there are at most 256 different ones. The parts that are Renyi curves enter as
+                one, with the profile that the sum of the curves implies. Proof: `docs/proofs/connect-the-dots.md`.
         """
         if (only := self._only) is not None:
             return only.guarantee(delta)
@@ -734,7 +738,9 @@ class Composition(PrivacyLoss):
     def _composes(self, numerical: bool | None) -> bool:
         """Whether distributions are composed: some part is known by more than its Renyi curve, and it is wanted."""
         known = [loss for loss, _ in self.parts if loss._exact_profile]
-        return bool(known) and (any(loss._numerical for loss in known) if numerical is None else numerical)
+        if numerical is None:
+            numerical = len(self.parts) <= _MOST_PARTS and any(loss._numerical for loss in known)
+        return bool(known) and numerical
 
     def _profiled(self) -> list[tuple[Profile, int]]:
         known = [(loss._profiles, count) for loss, count in self.parts if loss._exact_profile]
@@ -761,6 +767,8 @@ class Composition(PrivacyLoss):
 
 
 _PURE = (PureDP, BoundedRange)
+# Different losses that are composed numerically unasked: each is a distribution of its own, in time and memory.
+_MOST_PARTS = 256
 
 
 def _compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:

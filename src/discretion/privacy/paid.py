@@ -10,27 +10,50 @@ refused from then on, and neither loses steps nor ends the entry of the one that
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from discretion.privacy.budget import Budget
+from discretion.privacy.budget import Budget, BudgetExceeded
 from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.chain import Overtaken
-from discretion.privacy.ledger import Entry, Ledger, State
-from discretion.privacy.loss import PrivacyLoss
-from discretion.privacy.noise import Randomness, noise_id
+from discretion.privacy.ledger import Entry, Ledger, State, UnitMismatch
+from discretion.privacy.loss import NeighbourMismatch, PrivacyLoss
+from discretion.privacy.noise import Randomness, RepeatedNoise, noise_id
 from discretion.privacy.once import RunError
 from discretion.privacy.transcript import Transcript
 
-__all__ = ["Paid", "pays_for"]
+__all__ = ["Paid", "describes", "give_back", "ledger_at", "pays_for"]
+
+_NOTHING_RESERVED = (BudgetExceeded, NeighbourMismatch, UnitMismatch, RepeatedNoise, RunError)
+"""Refusals after which it is certain that no entry has the run's name; after an interrupt one may."""
+
+
+def ledger_at(ledger: Ledger | str | os.PathLike[str] | None) -> Ledger | None:
+    """The ledger, or the one at this path or URL: see `Ledger.open`."""
+    return Ledger.open(ledger) if isinstance(ledger, str | os.PathLike) else ledger
+
+
+def give_back(error: BaseException, *files: Transcript | None) -> None:
+    """Let go of the files of a run that `error` kept from opening, as they were found if nothing was reserved."""
+    for each in files:
+        if each is not None:
+            each.close(as_found=isinstance(error, _NOTHING_RESERVED))
 
 
 def pays_for(entry: Entry, budget: Budget, loss: PrivacyLoss, description: Mapping[str, Any]) -> bool:
     """Whether an entry of a ledger with this budget was reserved for just that, at just that price."""
     stored = PrivacyLoss.from_dict(json.loads(_text(budget.describe(loss))))
     same_price = _text(budget.describe(stored)) == _text(budget.describe(entry.loss))
-    return same_price and _text(entry.description) == _text(description)
+    return same_price and describes(entry, description)
+
+
+def describes(entry: Entry, description: Mapping[str, Any]) -> bool:
+    """Whether an entry is for just that. Entries of earlier versions may name no unit."""
+    if "unit" not in entry.description:
+        description = {name: value for name, value in description.items() if name != "unit"}
+    return _text(entry.description) == _text(description)
 
 
 class Paid:

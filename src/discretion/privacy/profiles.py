@@ -222,8 +222,6 @@ class LaplaceDP(PureDP):
 
     rule: str = field(default="Laplace noise", kw_only=True)
 
-    _numerical = True
-
     def _renyi(self, excess: Array) -> Array:
         pure = super()._renyi(excess)
         # order 1 from above; beyond 1e15 the pure bound

@@ -239,7 +239,7 @@ def _ed25519() -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
-        raise ImportError('signing needs cryptography: pip install "discretion[signing]"') from None
+        raise ImportError('Signing needs cryptography: pip install "discretion[signing]".') from None
     return ed25519
 
 

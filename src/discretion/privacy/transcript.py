@@ -33,7 +33,7 @@ _HELD: set[tuple[int, int, int]] = set()
 
 
 class Transcript:
-    """The lines of one run, in a file that one process has open.
+    """The lines of one run, in a file that one object has open, until it is closed or nobody has it any more.
 
     Args:
         path: a file that does not exist, or one that was begun before.
@@ -49,21 +49,26 @@ class Transcript:
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
         self.path = Path(path).absolute()
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        try:
-            self._file: int | None = os.open(self.path, flags, 0o600 if private else 0o644)
-        except OSError as error:
-            raise RunError(f"Cannot open {self.path}: {error.strerror}.") from None
         self.lines: list[dict[str, Any]] = []
         self.digests: list[str] = []
+        self._file: int | None = None
+        self._found: int | None = None  # bytes of it that were read
         self._held: tuple[int, int, int] | None = None
+        flags, mode = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600 if private else 0o644
+        try:
+            try:
+                self._file, self._made = os.open(self.path, flags | os.O_EXCL, mode), True
+            except FileExistsError:
+                self._file, self._made = os.open(self.path, flags, mode), False
+        except OSError as error:
+            raise RunError(f"Cannot open {self.path}: {error.strerror}.") from None
         try:
             self._take()
             if private and os.name == "posix":
                 self._hide()
             self._read()
         except BaseException:
-            self.close()
+            self.close(as_found=True)
             raise
 
     def append(self, line: dict[str, Any]) -> None:
@@ -106,14 +111,25 @@ class Transcript:
             )
         return name
 
-    def close(self) -> None:
-        """Let other processes have it."""
+    def close(self, *, as_found: bool = False) -> None:
+        """Let others have it; `as_found`: without what was appended, and without the file if this object made it."""
         if self._file is not None:
+            leave = as_found and self._made and self._is_there()
+            if leave and fcntl is not None:  # while it is locked, so that it is nobody else's by then
+                self.path.unlink()
+            elif as_found and self._found is not None:
+                os.ftruncate(self._file, self._found)
             os.close(self._file)
             self._file = None
+            if leave and fcntl is None:  # where files that are open cannot be removed
+                self.path.unlink()
         if self._held is not None:
             _HELD.discard(self._held)
             self._held = None
+
+    def __del__(self) -> None:
+        """The lock of an object that nobody has any more would last as long as the process."""
+        self.close()
 
     def _next(self, body: str) -> str:
         before = self.digests[-1] if self.digests else ""
@@ -134,6 +150,16 @@ class Transcript:
             raise RunError(f"Another process has {self.path} open: wait for it, or end it.") from None
         _HELD.add(this)
         self._held = this
+        if not self._is_there():
+            raise RunError(f"{self.path} was taken away while it was opened. Open it again.")
+
+    def _is_there(self) -> bool:
+        """Whether the path still names the file that is open."""
+        assert self._file is not None
+        try:
+            return os.path.samestat(os.fstat(self._file), self.path.stat())
+        except OSError:
+            return False
 
     def _hide(self) -> None:
         assert self._file is not None
@@ -157,3 +183,4 @@ class Transcript:
             if not _BEGUN.fullmatch(torn):
                 raise RunError(f"{self.path} is no file of a run, or damaged. Bring back a copy, or begin anew.")
             os.ftruncate(self._file, len(data) - len(torn))
+        self._found = len(data) - len(torn)

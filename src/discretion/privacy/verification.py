@@ -1,12 +1,14 @@
 """Is what a certificate states what its parameters cost? Every number is computed again, from the certificate alone.
 
 How a mechanism's loss follows from its parameters is the mechanism's own business: `verify` is given a function for
-each name (`discretion.posterior.LOSSES` has those of this library). What cannot be computed again is not verified.
+each name (`discretion.posterior.LOSSES` has those of this library). What cannot be computed again here is neither
+verified nor refused: it is not checked.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +19,24 @@ from discretion.privacy.certificate import TEST_ONLY, Certificate, library_versi
 from discretion.privacy.conversion import round_up, round_up_significant
 from discretion.privacy.loss import Guarantee, PrivacyLoss
 
-__all__ = ["LossOf", "Verification", "check_parameters", "verify"]
+__all__ = ["LossOf", "NotRecomputable", "Verification", "check_parameters", "verify"]
 
 LossOf = Callable[[Mapping[str, Any], int | None, float], PrivacyLoss]
 """The privacy loss of a mechanism from its public parameters, as its certificate has them, from n and from delta.
 
-It raises ValueError where they are not the parameters of such a mechanism.
+It raises ValueError where they are not the parameters of such a mechanism, and `NotRecomputable` where what its price
+rests on is not in the certificate.
 """
+
+
+class NotRecomputable(ValueError):
+    """This version can't compute the loss again from the certificate, which says nothing against it."""
+
 
 ROUNDING = 1e-9
 """How far, relatively, a figure may lie below the computed one: another processor, another order of summation."""
 
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 _ORDERS = np.append(np.geomspace(1e-3, 1e6, 91), np.inf)
 _DELTAS = (1e-3, 1e-6, 1e-9)
 _EPSILONS = (0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -40,25 +49,32 @@ class Verification:
     Attributes:
         certificate: what was verified.
         computed: the guarantee at the certificate's delta, from the parameters; None where it could not be computed.
-        refused: why the certificate is not to be relied on; empty if it is verified.
+        refused: what in it was found to be untrue.
         differences: where it states more than is needed, or something that another version would write differently.
+        unchecked: why its price could not be computed again here, where that says nothing against it.
     """
 
     certificate: Certificate
     computed: Guarantee | None
     refused: tuple[str, ...]
     differences: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()
 
     @property
     def verified(self) -> bool:
         """Whether every number follows from the parameters and none is too small."""
-        return not self.refused
+        return not self.refused and not self.unchecked
+
+    @property
+    def verdict(self) -> str:
+        """VERIFIED; REFUSED, a claim of it is refuted; or NOT CHECKED, this version has no recomputation for it."""
+        return "REFUSED" if self.refused else "NOT CHECKED" if self.unchecked else "VERIFIED"
 
     def lines(self) -> list[str]:
         """For a person: the result, what was computed, and which assumptions it rests on."""
         made, computed = self.certificate, self.computed
         lines = [
-            f"{'VERIFIED' if self.verified else 'REFUSED'}: {made.mechanism}, epsilon <= {round_up(made.epsilon, 4)} "
+            f"{self.verdict}: {made.mechanism}, epsilon <= {round_up(made.epsilon, 4)} "
             f"at delta = {round_up_significant(made.delta)} ({made.neighbours.value} neighbours)."
         ]
         if not made.bookable:
@@ -66,6 +82,7 @@ class Verification:
         if computed is not None:
             lines += [f"Computed from its parameters: epsilon <= {round_up(computed.epsilon, 4)}, by {computed.rule}."]
         lines += [f"Refused: {reason}" for reason in self.refused]
+        lines += [f"Not checked: {reason}" for reason in self.unchecked]
         lines += [f"Differs: {difference}" for difference in self.differences]
         lines += [f"Unit of privacy: {made.unit}"]
         for title, texts in (
@@ -83,7 +100,9 @@ def verify(certificate: Certificate, losses: Mapping[str, LossOf]) -> Verificati
     The loss is rebuilt from mechanism, parameters and n. Refused are an epsilon below that of the rebuilt or of the
     stored loss at the certificate's delta; a stored loss that is below the rebuilt one at any of its orders, in its
     limit or at other deltas (a ledger composes it); another neighbour relation; and, where the same version of this
-    library wrote it, another order or rule.
+    library wrote it, another order or rule. Not checked is what this version has no recomputation for: a mechanism that
+    `losses` does not name, one whose price rests on something that is not in the certificate, and parameters that a
+    later version wrote and this one can't read.
 
     Args:
         certificate: what is to be verified.
@@ -91,8 +110,16 @@ def verify(certificate: Certificate, losses: Mapping[str, LossOf]) -> Verificati
     """
     refused: list[str] = []
     differences: list[str] = []
+    unchecked: list[str] = []
     computed: Guarantee | None = None
-    rebuilt = _attempt(lambda: _rebuilt(certificate, losses), "The loss cannot be computed again: ", refused)
+    later = _later(certificate.library_version)
+    where = unchecked if later else refused
+    before = f"It was written by version {certificate.library_version}, later than this one. " if later else ""
+    try:
+        rebuilt = _attempt(lambda: _rebuilt(certificate, losses), f"{before}The loss cannot be computed again: ", where)
+    except NotRecomputable as error:
+        rebuilt = None
+        unchecked += [f"This version has no recomputation for it: {error}"]
     stored = _attempt(lambda: PrivacyLoss.from_dict(certificate.loss), "The stored loss cannot be read: ", refused)
     if stored is not None:
         refused += _too_small(certificate, stored.epsilon(certificate.delta), "the stored loss")
@@ -108,7 +135,7 @@ def verify(certificate: Certificate, losses: Mapping[str, LossOf]) -> Verificati
             refused += [f"The loss is for {loss.neighbours.value} neighbours, the certificate says otherwise."]
     if stored is not None and rebuilt is not None and stored.neighbours is rebuilt.neighbours:
         refused += _below(stored, rebuilt, certificate)
-    return Verification(certificate, computed, tuple(dict.fromkeys(refused)), tuple(differences))
+    return Verification(certificate, computed, tuple(dict.fromkeys(refused)), tuple(differences), tuple(unchecked))
 
 
 def check_parameters(given: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
@@ -125,14 +152,25 @@ def check_parameters(given: Mapping[str, Any], computed: Mapping[str, Any]) -> N
 def _rebuilt(certificate: Certificate, losses: Mapping[str, LossOf]) -> PrivacyLoss:
     if certificate.mechanism not in losses:
         known = ", ".join(map(repr, losses)) or "none"
-        raise ValueError(f"no rule for the mechanism {certificate.mechanism!r} is at hand (there are: {known}).")
+        raise NotRecomputable(f"no rule for the mechanism {certificate.mechanism!r} is at hand (there are: {known}).")
     return losses[certificate.mechanism](certificate.parameters, certificate.n, certificate.delta)
+
+
+def _later(version: str) -> bool:
+    """Whether that is a later version than this one; of words that are none, no."""
+    this, that = (
+        [int(each or 0) for each in found.groups()] if (found := _VERSION.match(each)) else None
+        for each in (library_version(), version)
+    )
+    return this is not None and that is not None and that > this
 
 
 def _attempt(call: Callable[[], PrivacyLoss], before: str, refused: list[str]) -> PrivacyLoss | None:
     """The loss, or a reason more in `refused`. Whatever stands in a certificate is an answer, not an accident."""
     try:
         return call()
+    except NotRecomputable:
+        raise
     except KeyError as error:
         refused.append(f"{before}{error} is missing.")
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
