@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 import time
+from dataclasses import replace
+from functools import partial
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.spatial import Delaunay
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Measured, claim
@@ -21,6 +27,8 @@ from discretion.gp.sparse import Factor, Statistics, node_statistics
 from discretion.gp.tiling import Tiling
 from discretion.posterior.exact_pair import ExactPair
 from discretion.posterior.lattice_account import LatticeAccount, LatticeAddRemove
+from discretion.posterior.lattice_mechanism import LatticeMechanism
+from discretion.posterior.mean_cap import MeanCap, Tangents
 from discretion.posterior.profile import WhitenedPair, profile_range
 
 Array = NDArray[np.float64]
@@ -231,6 +239,48 @@ def lattice_times() -> Measured:
         holds &= taken[0] <= most[0] and taken[1] <= most[1]
         text.append(f"{taken[0]:.3f} and {taken[1]:.3f} s")
     return Measured("; ".join(text), holds)
+
+
+def districts(size: int) -> Any:
+    """killing I + Laplacian of as many districts, neighbours as in the Delaunay triangulation of random points."""
+    triangles = Delaunay(np.random.default_rng(0).random((size, 2))).simplices
+    edges = np.unique(np.sort(np.concatenate([triangles[:, each] for each in ([0, 1], [1, 2], [0, 2])])), axis=0)
+    W = coo_array((np.ones(len(edges)), edges.T), shape=(size, size)).tocsr()
+    W = W + W.T
+    return diags_array(W.sum(axis=1) + 0.5) - W
+
+
+@claim("lattice", "Prior on 10,000 districts, on 50,000, on one core", "<= 2 s; <= 12 s")
+def lattice_large_graphs() -> Measured:
+    taken = []
+    for size in (10_000, 50_000):
+        Q = districts(size)
+        taken.append(seconds(lambda Q=Q: Lattice.of_precision(Q), 1))
+    return Measured("; ".join(f"{each:.1f} s" for each in taken), taken[0] <= 2.0 and taken[1] <= 12.0)
+
+
+@claim(
+    "lattice",
+    "Scale of a new setting, one core: 10,000 districts; 500 districts, mean cap included, then the same on another "
+    "ridge; epsilon of the 500 with g(v) >= min k v in place of their mean cap",
+    "<= 15 s; <= 90 s; <= 15 s; 2 to 30 % more",
+    slow=True,
+)
+def lattice_new_settings() -> Measured:
+    setting: dict[str, Any] = {"response_range": (12.0, 14.0), "epsilon": 3.0, "delta": 1e-5, "n": 10_000}
+    taken = []
+    with TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"DISCRETION_CACHE": folder}):
+        for size, ridges in ((10_000, (8.0,)), (500, (8.0, 6.0))):
+            lattice = Lattice.of_precision(districts(size))
+            for ridge in ridges:
+                work = partial(LatticeMechanism.calibrated, lattice=lattice, ridge=ridge, **setting)
+                taken.append(seconds(work, 1))
+        own = LatticeAccount(lattice, 10_000, 8.0)
+        least = replace(own, cap=MeanCap.of(Tangents(lattice.killing.min(keepdims=True), np.zeros(1))))
+        epsilons = [each.guarantee(0.06, 1e-5).epsilon for each in (own, least)]
+    more = epsilons[1] / epsilons[0] - 1.0
+    holds = all(each <= most for each, most in zip(taken, (15.0, 90.0, 15.0), strict=True)) and 0.02 <= more <= 0.3
+    return Measured("; ".join([*(f"{each:.0f} s" for each in taken), f"{more:.0%} more"]), holds)
 
 
 @claim("lattice", "1,000,000 records to counts and sums of 4,662 nodes, places included, on one core", "<= 1 s")

@@ -42,6 +42,8 @@ def test_it_is_booked(tmp_path):
     ledger = Ledger.create(tmp_path / "l", dataset="made up", epsilon=1.0, delta=1e-5)
     release = select_candidate(RNG.uniform(size=(50, 3)), CANDIDATES, largest_loss=1.0, epsilon=0.4, ledger=ledger)
     assert release.candidate in CANDIDATES
+    assert any("nothing checked whose it is" in line for line in release.certificate.declared)
+    assert ledger.entries()[0].description["unit"] == release.certificate.unit
     assert ledger.entries()[0].loss.epsilon(0.0) == pytest.approx(0.4)
     with pytest.raises(PublicError):
         select_candidate(np.zeros((4, 2)), CANDIDATES, largest_loss=1.0, epsilon=0.4)

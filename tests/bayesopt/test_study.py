@@ -344,6 +344,7 @@ def test_certificates():
     assert certificate.bookable
     assert certificate.epsilon == pytest.approx(search().privacy_loss(N).epsilon(1e-5))
     assert any("not protected" in limit for limit in certificate.limits)
+    assert any("nothing checked whose it is" in line for line in certificate.declared)
 
 
 # --- ledgers

@@ -14,6 +14,7 @@ from discretion.privacy import (
     Ledger,
     LedgerError,
     MechanismFailed,
+    Neighbours,
     PublicError,
     RepeatedNoise,
     SeededRandomness,
@@ -471,3 +472,60 @@ def test_records_go_to_other_processes_through_no_file():
     records = np.zeros(150_000)  # 1.2 MB, beyond what joblib sends by itself
     release = minimize(mapped, SPACE, n=len(records), mu=1.0, steps=1, clip=1.0, chunks=[records], n_jobs=2, cache=0)
     assert np.isfinite(release.gradients).all()
+
+
+# --- what a refusal leaves
+
+
+def test_a_refused_reservation_leaves_no_file(tmp_path):
+    small = Ledger.create(tmp_path / "small", dataset="tests", epsilon=0.1, delta=1e-5)
+    other = Ledger.create(
+        tmp_path / "other", dataset="tests", epsilon=9.0, delta=1e-5, neighbours=Neighbours.ADD_REMOVE
+    )
+    for book, says in ((small, "budget"), (other, "neighbours")):
+        with pytest.raises(ValueError, match=says):
+            Study(search(), n=N, path=tmp_path / "s", private=tmp_path / "p", ledger=book)
+        assert not (tmp_path / "s").exists()
+        (tmp_path / "empty").touch()
+        with pytest.raises(ValueError, match=says):
+            Study(search(), n=N, path=tmp_path / "empty", ledger=book)
+        assert (tmp_path / "empty").read_bytes() == b""
+    with pytest.raises(StudyError, match="public file"):
+        Study(search(), n=N, path=tmp_path / "s", private=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_study_that_was_there_stays_when_it_is_refused(tmp_path, book):
+    Study(search(), n=N, path=tmp_path / "s", ledger=book).close()
+    found = (tmp_path / "s").read_bytes()
+    for changes, options in (({"steps": 2}, {}), ({}, {"ledger": None}), ({}, {"n": N + 1})):
+        with pytest.raises(StudyError, match="fixed with its first line"):
+            Study(search(**changes), **({"n": N, "path": tmp_path / "s", "ledger": book} | options))
+        assert (tmp_path / "s").read_bytes() == found
+
+
+def test_an_interrupt_in_the_reservation_keeps_the_file(tmp_path, book, monkeypatch):
+    """The entry may be there already: the file is its name."""
+    reserve = Ledger.reserve
+
+    def interrupted(*arguments, **options):
+        reserve(*arguments, **options)
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "reserve", interrupted)
+        with pytest.raises(Interrupt):
+            Study(search(), n=N, path=tmp_path / "s", ledger=book)
+    with Study(search(), n=N, path=tmp_path / "s", ledger=book) as study:
+        finished(study)
+    assert [entry.state for entry in book.entries()] == [State.BOOKED]
+
+
+def test_a_study_that_nobody_has_any_more_lets_go_of_its_file(tmp_path):
+    def forgotten():
+        study = Study(search(), n=N, path=tmp_path / "s", private=tmp_path / "p")
+        study.tell(losses(study))
+
+    forgotten()
+    with Study(search(), n=N, path=tmp_path / "s", private=tmp_path / "p") as study:
+        assert len(study.steps) == 1

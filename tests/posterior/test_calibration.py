@@ -12,11 +12,12 @@ from discretion.posterior.rules import posterior_price
 from discretion.privacy.calibration import Unreachable
 
 LINE = {"n": 100, "assumption": Exponential1D(1.0), "least_kernel": math.exp(-2.0)}
+PATIENT = {"time_limit": 600.0}  # searches end, on a busy machine too
 
 
 @pytest.mark.parametrize("rule", ["published", "renyi", "best"])
 def test_a_calibrated_scale_is_the_least_to_a_thousandth(rule):
-    account = LINE | {"ridge": 3.0}
+    account = LINE | {"ridge": 3.0} | PATIENT
     scale, price = calibrated("scale", rule, epsilon=3.0, delta=1e-3, **account)
     assert price.complete
     assert price.epsilon <= 3.0

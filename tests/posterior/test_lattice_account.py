@@ -6,6 +6,7 @@ import pytest
 from benchmarks.lattice_brute_force import Case, drawn, search
 from discretion.gp import Box
 from discretion.gp.lattice import Lattice
+from discretion.posterior import lattice_account
 from discretion.posterior.lattice_account import LatticeAccount, LatticeAddRemove, shaken, variance_range
 from discretion.posterior.mean_cap import MeanCap
 from discretion.posterior.pair import Pair
@@ -247,3 +248,13 @@ def test_a_tiled_lattice_and_its_own_precision_are_priced_apart(tmp_path, monkey
         account = LatticeAccount(lattice, 200, 2.0, 1.0, NONE)
         kept = account.loss(1.0, 1e-6).epsilon(1e-6)
         assert kept == pytest.approx(account.guarantee(1.0, 1e-6).epsilon, rel=1e-3)
+
+
+def test_the_range_of_variances_is_computed_once_for_each_ridge(monkeypatch):
+    """A search for a scale asks for it at every one, and of thousands of nodes it takes seconds."""
+    lattice = Lattice.of_precision(np.array([[1.5, -1.0], [-1.0, 1.5]]))
+    found = [variance_range(lattice, 10, ridge) for ridge in (1.0, 2.0)]
+    monkeypatch.setattr(lattice_account, "_variance_range", None)
+    assert [variance_range(lattice, 10, ridge) for ridge in (1.0, 2.0)] == found
+    with pytest.raises(TypeError):
+        variance_range(lattice, 11, 1.0)

@@ -166,7 +166,7 @@ def test_no_private_table_and_no_record_is_read(monkeypatch: pytest.MonkeyPatch)
     [
         ({"n": 1}, "n must be"),
         ({"n": 20_001}, "at most 20,000"),
-        ({"epsilon": 0.0}, "every epsilon"),
+        ({"epsilon": 0.0}, "Every epsilon"),
         ({"delta": 0.0}, "delta must"),
         ({"paths": 0}, "paths must"),
         ({"paths": 1.5}, "paths must"),

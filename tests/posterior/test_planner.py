@@ -18,7 +18,7 @@ from discretion.posterior.planner import GaussianPrior, PublicTable, plan_map, p
 from discretion.posterior.planner.lattices import Hexagons, LatticePaths
 from discretion.posterior.planner.map_plan import planned_mechanism
 from discretion.posterior.planner.priors import clipped_moments
-from discretion.posterior.planner.setting import Setting, checked_setting
+from discretion.posterior.planner.setting import Setting, checked_problem
 from discretion.posterior.planner.simulation import Score, Simulation, _Scored, candidate, overlap
 from discretion.privacy import SeededRandomness
 from discretion.spatial import Records
@@ -48,6 +48,30 @@ def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.uniform(DOMAIN.lower, DOMAIN.upper, (rows, 2))
     return X, 12.5 + X[:, 0] / 60.0 + 0.2 * rng.standard_normal(rows)
+
+
+def test_a_prior_has_its_length_in_the_units_of_the_covariates():
+    """On a domain of 60 by 40: a length of 9 in every direction is 9/60 and 9/40 of the unit box."""
+    rng, here = np.random.default_rng(0), setting()
+    for given, unit, seen, in_data in (
+        (0.15, "domain", 0.15, [9.0, 6.0]),
+        (9.0, "data", [9.0 / 60.0, 9.0 / 40.0], [9.0, 9.0]),
+        ((9.0, 12.0), "data", [0.15, 0.3], [9.0, 12.0]),
+        ((0.15, 0.3), "domain", [0.15, 0.3], [9.0, 12.0]),
+    ):
+        prior = GaussianPrior(given, length_unit=unit)
+        model = prior.on(here, rng)
+        assert np.asarray(model.gaussian.kernel.length_scale) == pytest.approx(np.asarray(seen))
+        assert prior.describe(model)["length_scale_in_data_units"] == pytest.approx(in_data)
+    # in data coordinates the field of one length in data units is the same
+    data = replace(here, coordinates="data")
+    one, other = (GaussianPrior(9.0, length_unit="data").on(each, rng) for each in (here, data))
+    np.testing.assert_allclose(one.gaussian.root @ one.gaussian.root.T, other.gaussian.root @ other.gaussian.root.T)
+    assert np.isfinite(Simulation(one, 1e-3, 20.0, 20, 20, 0).water_filling(3.0).error)
+    with pytest.raises(ValueError, match=r"one for each of 2 covariates; got 3\."):
+        GaussianPrior((1.0, 2.0, 3.0)).on(here, rng)
+    with pytest.raises(ValueError, match=r"length_unit must be 'domain' or 'data'"):
+        GaussianPrior(1.0, length_unit="km").on(here, rng)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("mean", "sd"), [(13.2, 0.3), (11.0, 0.5), (14.5, 2.0), (13.0, 0.0)])
@@ -337,14 +361,15 @@ def test_posterior_paths_stand_beside_kernel_sums():
 
 
 def test_paths_are_centred_at_the_threshold_and_sums_in_the_middle_of_the_range(monkeypatch):
-    words: dict[str, Any] = {"coordinates": "unit", "region": None}
+    words: dict[str, Any] = {"coordinates": "unit", "region": None, "epsilons": (3.0,), "delta": None}
     public = (500, DOMAIN, (12.0, 14.0), (20, 20))
-    given = checked_setting(*public, threshold=13.6, centre=13.6, **words)
-    left = checked_setting(*public, threshold=13.6, centre=None, **words)
+    given, delta = checked_problem(*public, threshold=13.6, centre=13.6, **words)
+    left, _ = checked_problem(*public, threshold=13.6, centre=None, **words)
+    assert delta == 500**-1.1
     assert (left.centre, left.of_paths.centre, left.of_paths.bound) == (13.0, 13.6, pytest.approx(1.6))
     assert (given.centre, given.of_paths.centre) == (13.6, 13.6)
-    assert checked_setting(*public, threshold=13.6, centre=12.9, **words).of_paths.centre == 12.9
-    assert checked_setting(*public, threshold=None, centre=None, **words).of_paths.centre == 13.0
+    assert checked_problem(*public, threshold=13.6, centre=12.9, **words)[0].of_paths.centre == 12.9
+    assert checked_problem(*public, threshold=None, centre=None, **words)[0].of_paths.centre == 13.0
     # the same worlds, and the same paths at the same scales, as if the centre had been given
     one, other = (
         Simulation(GaussianPrior().on(each, np.random.default_rng(0)), 500**-1.1, 20.0, 20, 20, 0)
@@ -380,8 +405,8 @@ def test_a_path_centred_at_a_rare_threshold_beats_one_centred_in_the_middle():
     ("changes", "words"),
     [
         ({"n": 1}, "n must be"),
-        ({"epsilon": 0.0}, "every epsilon"),
-        ({"epsilon": math.nan}, "every epsilon"),
+        ({"epsilon": 0.0}, "Every epsilon"),
+        ({"epsilon": math.nan}, "Every epsilon"),
         ({"delta": 1.0}, "delta must"),
         ({"threshold": 15.0}, "threshold must lie"),
         ({"response_range": (14.0, 12.0)}, "response_range"),

@@ -387,3 +387,46 @@ def test_the_price_does_not_depend_on_the_unit_of_responses(unit):
     assert tiny == pytest.approx(1e-170 * thompson_mu(scales / unit, 2.0, 1.0), rel=1e-12)
     assert thompson_mu([1.0, 1e-300], 2.0, 1e300) == thompson_rho([1.0, 1e-300], 2.0, 1e300) == np.inf
     assert thompson_mu([1.0, 1e300], 2.0, 0.0) == 0.0
+
+
+def test_a_refused_reservation_leaves_no_file(tmp_path):
+    neighbours = Neighbours.REPLACE_RESPONSE
+    small = Ledger.create(tmp_path / "small", dataset="tests", epsilon=0.1, delta=1e-5, neighbours=neighbours)
+    other = Ledger.create(tmp_path / "other", dataset="tests", epsilon=9.0, delta=1e-5)
+    before = sorted(tmp_path.iterdir())
+    for book, says in ((small, "budget"), (other, "replace-response")):
+        with pytest.raises(ValueError, match=says):
+            opened(tmp_path, ledger=book)
+        assert sorted(tmp_path.iterdir()) == before
+    with pytest.raises(RunError, match="one file"):
+        ThompsonSampler(mechanism(), path=tmp_path / "a", private=tmp_path / "a")
+    (tmp_path / "nobody").write_text("no run")
+    with pytest.raises(RunError, match="no file of a run"):
+        ThompsonSampler(mechanism(), path=tmp_path / "a", private=tmp_path / "nobody")
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "nobody"])
+    for end in ("", "-private"):
+        (tmp_path / f"a{end}").touch()
+    with pytest.raises(ValueError, match="budget"):
+        opened(tmp_path, ledger=small)
+    assert [(tmp_path / f"a{end}").read_bytes() for end in ("", "-private")] == [b"", b""]
+
+
+def test_a_ledger_by_its_path(tmp_path, book):
+    for kind in (str, lambda path: path):
+        with opened(tmp_path, ledger=kind(tmp_path / "ledger")) as sampler:
+            sampler.ask()
+            assert sampler.result().certificate.ledger_entry == f"{book.id}#1"
+            sampler.tell([0.5])
+    assert len(book.entries()) == 1
+
+
+@pytest.mark.parametrize("told", [[[0.5]], [[0.5, 0.1]], [0.5, 0.1], 0.5, "secret", [[0.5], [0.1]]])
+def test_answers_of_another_shape_are_told_to_nobody(tmp_path, told):
+    with opened(tmp_path) as sampler:
+        actions = sampler.ask()
+        with pytest.raises(ValueError, match=r"response") as caught:
+            sampler.tell(told)
+        assert "secret" not in str(caught.value)
+        np.testing.assert_array_equal(sampler.ask(), actions)
+        sampler.tell([0.5])
+        assert sampler.rounds == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,9 @@ from discretion.privacy import (
     SystemRandomness,
 )
 from discretion.privacy.frames import cleared
+from discretion.privacy.paid import ledger_at
 from discretion.privacy.quiet import quiet
+from discretion.privacy.units import whose_rows
 
 __all__ = ["CandidateChoice", "CandidateRelease", "select_candidate"]
 
@@ -102,7 +105,7 @@ class CandidateChoice:
             unit=self.unit,
             randomness=randomness,
             enforced=(f"Losses are clamped to [0, {self.largest_loss:g}], record by record.",),
-            declared=("The candidates are public, or releases that were paid for.",),
+            declared=("The candidates are public, or releases that were paid for.", *whose_rows(self.unit)),
         )
         return CandidateRelease(certificate=certificate, candidate=dict(self.candidates[place]), place=place)
 
@@ -114,15 +117,16 @@ def select_candidate(
     *,
     largest_loss: float,
     epsilon: float,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     randomness: Randomness | None = None,
 ) -> CandidateRelease:
     """Choose among candidates by the losses of every record, shape (n, k), for epsilon: see `CandidateChoice`.
 
-    With a `ledger` the choice is paid for and booked; without one nothing is kept of it. `randomness` is the operating
-    system's by default.
+    With a `ledger`, or the path or URL of one, the choice is paid for and booked; without one nothing is kept of it.
+    `randomness` is the operating system's by default.
     """
     choice = CandidateChoice(tuple(candidates), largest_loss, epsilon)
-    if ledger is not None:
-        return ledger.run(choice, losses, n=len(losses), randomness=randomness)  # pyright: ignore[reportReturnType]
+    book = ledger_at(ledger)
+    if book is not None:
+        return book.run(choice, losses, n=len(losses), randomness=randomness)  # pyright: ignore[reportReturnType]
     return choice.run(losses, SystemRandomness() if randomness is None else randomness)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from discretion.bayesopt.losses import as_table
 from discretion.privacy import Neighbours
 from discretion.privacy.clipping import clipped_sum, lengths
 from discretion.privacy.quiet import quiet
@@ -145,13 +146,18 @@ def clamped_mean(losses: Floats | Iterable[Floats], largest_loss: float) -> Floa
     up exactly.
 
     Args:
-        losses: (n, b), or chunks of such rows; fewer than 2^20 records keep 32 bits of each loss.
+        losses: (n, b), or chunks of such rows; fewer than 2^20 records keep 32 bits of each loss. Of one location also
+            (n,).
         largest_loss: Lambda, positive and public.
+
+    Returns:
+        (b,); of losses (n,) one number.
     """
+    losses = as_table(losses)
     chunks = [losses] if isinstance(losses, np.ndarray) else losses
     spacing = math.ldexp(1.0, math.frexp(largest_loss)[1] - 32)
-    total, seen = np.zeros(1), 0
+    total, seen = np.zeros(()), 0
     for each in chunks:
         clamped = np.clip(np.where(np.isnan(each), largest_loss, each), 0.0, largest_loss)
         total, seen = total + np.floor(clamped / spacing).sum(axis=0), seen + len(each)
-    return total / max(seen, 1) * spacing
+    return np.asarray(total / max(seen, 1) * spacing)

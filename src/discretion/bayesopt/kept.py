@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from discretion.bayesopt.clipping import ClippedSum
 from discretion.bayesopt.journal import StudyError
+from discretion.bayesopt.losses import in_parts
 from discretion.bayesopt.planning import Plan
-from discretion.bayesopt.steps import in_parts
 from discretion.privacy.quiet import quiet
 
 __all__ = ["KeptLosses"]

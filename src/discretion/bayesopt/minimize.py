@@ -39,7 +39,7 @@ def minimize(
     chunks: Iterable[Any] | Callable[[], Iterable[Any]] | None = None,
     path: str | os.PathLike[str] | None = None,
     private: str | os.PathLike[str] | None = None,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     randomness: Randomness | None = None,
     n_jobs: int | None = None,
     stop: Callable[[Sequence[Step]], bool] | None = None,
@@ -49,11 +49,11 @@ def minimize(
     """Minimise the mean over n private records of a loss known by its values alone.
 
     Args:
-        per_record_loss: called with the parameters as keywords; returns the n losses, shape (n,), always in the same
-            order of records. With `chunks` its first argument is a chunk, and it returns the losses of its records. In
-            aggregate mode (`largest_loss`) it returns one mean. With `sample_rate` its first argument is an array of
-            the places, 0 to n - 1, of the records that take part, PRIVATE, and it returns their losses. None says that
-            it failed for a public reason.
+        per_record_loss: called with the parameters as keywords; returns the n losses, shape (n,) or (n, 1), always in
+            the same order of records. With `chunks` its first argument is a chunk, and it returns the losses of its
+            records. In aggregate mode (`largest_loss`) it returns one mean, see `clamped_mean`. With `sample_rate` its
+            first argument is an array of the places, 0 to n - 1, of the records that take part, PRIVATE, and it returns
+            their losses. None says that it failed for a public reason.
             A loss that cannot be computed for a record is NaN for that record: an exception ends the run.
         space: a `Space`, or a dictionary of `Linear`, `Log`, `Logit` and `Integer`.
         n: the public number of records.
@@ -126,15 +126,22 @@ def _check_signature(loss: Callable[..., Any], names: Sequence[str], first: str 
 
 def _told(study: Study, columns: list[Any], rows: int) -> None:
     if study.search.aggregate:
-        study.tell_mean(_attempted(lambda: np.array([float(column) for column in columns])))
+        study.tell_mean(_attempted(lambda: np.array([_mean(column) for column in columns])))
         return
-    if not _attempted(lambda: all(np.shape(column) == (rows,) for column in columns)):
+    if not _attempted(lambda: all(np.shape(column) in ((rows,), (rows, 1)) for column in columns)):
         wanted = f"{study.n} losses, shape (n,)" if study.search.sample_rate is None else "losses"
         raise PublicError(
             f"per_record_loss must return {wanted}, one a record. For one that returns a mean declare the range of the "
             "losses in it, largest_loss=, which needs more noise."
         )
     study.tell(_attempted(lambda: _table(columns, rows)))
+
+
+def _mean(value: Any) -> float:
+    """The one number, in an array or by itself, that an aggregate evaluation gave."""
+    if np.size(value) != 1:
+        raise PublicError("With largest_loss per_record_loss returns one mean, as clamped_mean of its losses is.")
+    return float(np.reshape(value, ()))
 
 
 def _tables(chunks: Any, loss: Callable[..., Any], points: list[dict[str, Any]], n_jobs: int | None) -> Iterator[Any]:

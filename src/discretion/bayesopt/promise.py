@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from discretion.bayesopt.accounting import training_mu_total
+from discretion.privacy.units import whose_rows
 
 if TYPE_CHECKING:
     from discretion.bayesopt.mechanism import LocalSearch
@@ -68,6 +69,7 @@ def declared(search: LocalSearch) -> tuple[str, ...]:
         "The public parameters were not chosen by looking at these records.",
         rows,
         *(f"Each training run is {mu:g}-GDP for its training records." for mu in training),
+        *whose_rows(search.unit),
     )
 
 

@@ -1,8 +1,7 @@
-"""A finished step, and what a study does with the losses of one."""
+"""A finished step, and what is public of where it evaluates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,10 @@ from numpy.typing import NDArray
 
 from discretion.bayesopt.kernels import GradientKernel
 from discretion.bayesopt.planning import Plan
-from discretion.privacy import PublicError
 
-__all__ = ["Step", "check_losses", "check_means", "facts_of", "in_parts", "nearest", "reach"]
+__all__ = ["Step", "facts_of", "nearest", "reach"]
 
 Floats = NDArray[np.float64]
-
-ROWS = 2048
-"""Of losses that are looked at together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,36 +46,6 @@ class Step:
     def noise_norm(self) -> float:
         """sigma sqrt(d), to be compared with the bias, R sqrt(largest) for losses of RKHS norm R."""
         return float(np.linalg.norm(self.spread))
-
-
-def check_losses(losses: Any, b: int) -> None:
-    """Refuse losses for their public form alone."""
-    if not isinstance(losses, np.ndarray) or losses.ndim != 2 or losses.shape[1] != b:
-        raise PublicError(f"Losses must be an array of shape (records, {b}), one column a location.")
-    if losses.dtype != np.float64:
-        raise PublicError("Losses must be float64: differences of nearby evaluations need all digits.")
-
-
-def check_means(means: Any, b: int, largest_loss: float) -> Floats:
-    """Refuse what cannot be means of losses clamped to [0, Lambda]: the noise is for those."""
-    values = np.asarray(means, dtype=np.float64)
-    if values.shape != (b,):
-        raise PublicError(f"Means must be {b} numbers, one a location. Nothing was spent.")
-    slack = 1e-9 * largest_loss  # for means that were added up with rounding
-    if not ((values >= -slack) & (values <= largest_loss + slack)).all():
-        raise PublicError(
-            f"Means must be of losses clamped to [0, {largest_loss:g}] record by record, as clamped_mean makes them; "
-            "these are not. Nothing was spent."
-        )
-    return values
-
-
-def in_parts(chunks: Iterable[Any], b: int) -> Iterator[Floats]:
-    """The chunks, checked, in parts that fit into a processor's cache."""
-    for chunk in chunks:
-        check_losses(chunk, b)
-        for start in range(0, len(chunk), ROWS):
-            yield chunk[start : start + ROWS]
 
 
 def facts_of(plan: Plan, number: int) -> dict[str, Any]:

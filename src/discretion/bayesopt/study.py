@@ -23,17 +23,18 @@ from discretion.bayesopt.diagnostics import Diagnostics
 from discretion.bayesopt.journal import StudyError
 from discretion.bayesopt.kept import KeptLosses
 from discretion.bayesopt.kernels import GradientKernel
+from discretion.bayesopt.losses import as_table, check_losses, check_means, in_chunks
 from discretion.bayesopt.mechanism import LocalSearch
 from discretion.bayesopt.planning import Plan
 from discretion.bayesopt.release import NO_BEST, LocalSearchRelease, release_of
 from discretion.bayesopt.released import ReleasedGradients
 from discretion.bayesopt.sampling import scattered
-from discretion.bayesopt.steps import Step, check_losses, check_means, facts_of, nearest, reach
+from discretion.bayesopt.steps import Step, facts_of, nearest, reach
 from discretion.privacy import Ledger, Neighbours, NotBookable, PublicError, Randomness, SystemRandomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
 from discretion.privacy.once import Alone, alone
-from discretion.privacy.paid import Paid
+from discretion.privacy.paid import Paid, give_back, ledger_at
 from discretion.privacy.sampling import secret_sample
 from discretion.privacy.transcript import Transcript
 
@@ -62,8 +63,8 @@ class Study:
             without a ledger nothing notices that an older copy of it is taken up.
         private: a file for the losses that are used again, readable by its owner alone; goes with `path`. Without it a
             study that is taken up again does so without them.
-        ledger: the budget of the records. The loss of the whole run is reserved there at once, and stays spent whether
-            or not the run is finished.
+        ledger: the budget of the records, or its path or URL. The loss of the whole run is reserved there at once, and
+            stays spent whether or not the run is finished.
         randomness: by default the operating system's.
         unsafe_diagnostics: for SYNTHETIC data: the result carries true losses, clip fractions and exact gradients, and
             no guarantee, for good. Never with a ledger.
@@ -82,7 +83,7 @@ class Study:
         n: int,
         path: str | os.PathLike[str] | None = None,
         private: str | os.PathLike[str] | None = None,
-        ledger: Ledger | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
         randomness: Randomness | None = None,
         unsafe_diagnostics: bool = False,
     ) -> None:
@@ -94,7 +95,8 @@ class Study:
         self.randomness = SystemRandomness() if randomness is None else randomness
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the study cannot be booked. Leave it out.")
-        self._diagnostics = Diagnostics.begun(search, ledger) if unsafe_diagnostics else None
+        book = ledger_at(ledger)
+        self._diagnostics = Diagnostics.begun(search, book) if unsafe_diagnostics else None
         self._alone, self._process = Alone("study"), os.getpid()
         self._filter = GaussianFilter(search.mu)
         self._theta = search.space.clip(search._start())
@@ -108,9 +110,9 @@ class Study:
         self._file = None if path is None else Transcript(path)
         self._paid: Paid | None = None
         try:
-            self._paid = self._open(ledger)
-        except BaseException:
-            self.close()
+            self._paid = self._open(book)
+        except BaseException as error:
+            give_back(error, self._file)
             raise
 
     # --- public facts
@@ -249,27 +251,24 @@ class Study:
         """Release one noisy gradient from the losses at the locations asked for, and move.
 
         Args:
-            losses: PRIVATE. float64, (n, b): row i is record i in every step, column j the j-th location; or an
-                iterable of chunks of such rows. A loss that is not finite makes that record count as 0. With
-                `sample_rate` the rows of the records in `sample()`, in that order.
+            losses: PRIVATE. float64, (n, b): row i is record i in every step, column j the j-th location; also as rows
+                in lists, or as an iterator or list of chunks, each an array of such rows. A loss that is not finite
+                makes that record count as 0. With `sample_rate` the rows of the records in `sample()`, in that order.
 
         Raises:
             StudyError: nothing was asked for, or an aggregate study.
             PublicError: losses of another shape, number or precision. Refused before anything is charged, except for
-                chunks, whose number is known only at their end.
+                what an iterator gives after its first chunk.
             LedgerError: another copy of the study went on, and nothing is left to do here; or the ledger could not be
                 written. The step is lost.
         """
         if self.search.aggregate:
             raise StudyError("This study sees means only: use tell_mean, or leave out largest_loss.")
         plan = self._asked()
-        chunks = [losses] if isinstance(losses, np.ndarray) else losses
+        losses = as_table(losses)
         if self.search.sample_rate is not None:
-            chunks = [losses := self._scattered(losses, plan)]
-        if isinstance(losses, np.ndarray):
-            check_losses(losses, len(plan.new))
-            if len(losses) != self.n:
-                raise PublicError(f"Losses are of {self.n} records, as n says; these are not. Nothing was spent.")
+            losses = self._scattered(losses, plan)
+        chunks = in_chunks(losses, len(plan.new), self.n)
         kept = nearest(np.vstack([plan.old, plan.new]), plan, self.search.most_cached, self.search.gradient_kernel)
         with self._spending(plan):
             if self._diagnostics is not None:
@@ -465,7 +464,7 @@ class Study:
             return None
         if ledger.neighbours is not Neighbours.REPLACE:
             raise StudyError("A local search is accounted under 'replace' neighbours; give it a ledger made for them.")
-        about = {"mechanism": self.search.name, "parameters": parameters, "n": self.n}
+        about = {"mechanism": self.search.name, "parameters": parameters, "n": self.n, "unit": self.search.unit}
         loss = self.search.privacy_loss(self.n)
         paid = Paid(ledger, name, loss, about, randomness=self.randomness, file=self._file)
         paid.check(self.done)

@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,9 +92,20 @@ def variance_range(lattice: Lattice, n: int, ridge: float) -> tuple[float, float
         v \ge \frac{1}{\max Q_{xx} + (n-1)/r^2}
 
     V is exact (the variance is convex in the counts, so the worst core has all records at one node) and rounded up, on
-    graphs of at most `DENSE` nodes; beyond, V = 1. Proof in ``docs/proofs/lattice-maximum-principle.md``.
+    graphs of at most `DENSE` nodes; beyond, V = 1. Proof in ``docs/proofs/lattice-maximum-principle.md``. Computed once
+    for each lattice, n and ridge: a search for a scale asks for it at every one.
     """
     count, r = float(checked_count("n", n)), float(checked_ridge(ridge)[0])
+    known = _RANGES.setdefault(lattice, {})
+    if (count, r) not in known:
+        known[count, r] = _variance_range(lattice, count, r)
+    return known[count, r]
+
+
+_RANGES: WeakKeyDictionary[Lattice, dict[tuple[float, float], tuple[float, float, float]]] = WeakKeyDictionary()
+
+
+def _variance_range(lattice: Lattice, count: float, r: float) -> tuple[float, float, float]:
     allowed = np.flatnonzero(lattice.admissible)
     core, q = count - 1.0, r * r
     least = 1.0 / (float(lattice.precision.diagonal()[allowed].max()) * ROUND_UP + core / q) / ROUND_UP

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.gp.lattice import Lattice
+from discretion.gp.precision import factor_rounding
 from discretion.gp.sparse import Statistics, node_statistics
 from discretion.posterior.calibration import least_on_grid
 from discretion.posterior.lattice_account import LatticeAccount, LatticeAddRemove
@@ -207,22 +208,15 @@ class LatticeMechanism:
     def factor_error(self) -> float:
         r"""q, the size of the rounding in a factor of ``A = P + diag(m) / r^2``, the same for all counts m.
 
-        .. math::
-
-            q = \gamma_{w+16} N s, \qquad s = \max_i P_{ii} (\Sigma 1)_i, \qquad
-            (1 - 4q) \tilde A \le A \le (1 + 4q) \tilde A \quad\text{if}\quad q s \le 1/200
-
-        w: the most entries of a row or column of the factor, which depends on the graph alone; the computed noise has
-        covariance ``sigma^2 / A~`` exactly. Proof in ``docs/proofs/lattice-floor.md``.
+        `discretion.gp.precision.factor_rounding`; the computed noise has covariance ``sigma^2 / A~`` exactly.
 
         Raises
         ------
         ValueError
             If the condition is not met: nothing is known of what double precision leaves of the noise.
         """
-        lattice, work = self.lattice, (self.lattice.factor.width + 16) * _UNIT
-        s = float((lattice.precision.diagonal() * lattice.row_sums).max())
-        q = work / (1.0 - work) * lattice.size * s
+        lattice = self.lattice
+        q, s = factor_rounding(lattice.precision, lattice.factor, lattice.row_sums)
         if not q * s <= 1.0 / 200.0:
             raise ValueError(
                 f"This prior is too near to a singular one for double precision (condition {s:.3g} on "
@@ -267,7 +261,7 @@ class LatticeMechanism:
     def certificate(self, n: int | None, randomness: Randomness, *, limited: bool = False) -> Certificate:
         """The certificate of one run; it names n only where n is public. ``limited``: contributions were checked."""
         low, high = self.response_range
-        unit = self.unit or self._unit_in_words()
+        unit = self.unit_in_words
         checked, declared = unit_assumptions(unit, int(self.contributions), limited=limited)
         public = (PUBLIC_NUMBER,) if self.n_is_public else ()
         public += (PUBLIC_SHARE,) if self.n_is_public and self.contributions > 1 else ()
@@ -370,6 +364,10 @@ class LatticeMechanism:
         one = LatticeAccount if self.n_is_public else LatticeAddRemove
         return one(self.lattice, n, float(self.ridge), self.response_bound)
 
-    def _unit_in_words(self) -> str:
+    @property
+    def unit_in_words(self) -> str:
+        """The unit of privacy, as certificates and ledgers have it."""
+        if self.unit:
+            return self.unit
         one = self.contributions == 1
         return "one record (its place and its response)" if one else f"any {self.contributions:,} records"

@@ -25,7 +25,7 @@ from discretion.privacy import Ledger, NotBookable, PublicError, Randomness, Sys
 from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
 from discretion.privacy.once import Alone, RunError, alone
-from discretion.privacy.paid import Paid
+from discretion.privacy.paid import Paid, give_back, ledger_at
 from discretion.privacy.quiet import quiet
 from discretion.privacy.transcript import Transcript
 
@@ -57,8 +57,8 @@ class ThompsonSampler:
         path: a file for the public state, the actions; if it exists, the run is taken up again from there. Others may
             read it; without a ledger nothing notices that an older copy of it is taken up.
         private: a file for the responses, readable by its owner alone; needed with `path`.
-        ledger: the budget of the records. The loss of the whole run is reserved there at once, and stays spent whether
-            or not the run is finished.
+        ledger: the budget of the records, or its path or URL. The loss of the whole run is reserved there at once, and
+            stays spent whether or not the run is finished.
         randomness: by default the operating system's.
 
     Raises:
@@ -74,7 +74,7 @@ class ThompsonSampler:
         *,
         path: str | os.PathLike[str] | None = None,
         private: str | os.PathLike[str] | None = None,
-        ledger: Ledger | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         if (path is None) != (private is None):
@@ -83,6 +83,7 @@ class ThompsonSampler:
         self.randomness = SystemRandomness() if randomness is None else randomness
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the run cannot be booked. Leave it out.")
+        book = ledger_at(ledger)
         self._alone = Alone("sampler")
         self._played: list[Floats | None] = []  # the actions of each round; None for one that was lost
         self._told: set[int] = set()  # rounds whose responses are known; 0 is the history
@@ -97,9 +98,9 @@ class ThompsonSampler:
                 if Path(private).exists() and Path(private).samefile(path):
                     raise RunError("path and private are one file: one of them is public. Give two.")
                 self._private = Transcript(private, private=True)
-            self._paid = self._open(ledger)
-        except BaseException:
-            self.close()
+            self._paid = self._open(book)
+        except BaseException as error:
+            give_back(error, self._public, self._private)
             raise
 
     # --- public facts
@@ -344,7 +345,7 @@ class ThompsonSampler:
         self._replay()
         if ledger is None:
             return None
-        about = {"mechanism": m.name, "parameters": m.parameters(), "n": m.records}
+        about = {"mechanism": m.name, "parameters": m.parameters(), "n": m.records, "unit": m.unit_in_words}
         paid = Paid(ledger, name, m.loss, about, randomness=self.randomness, file=self._public)
         paid.check(self.rounds >= m.rounds)  # with responses of the last round to come or not: nothing is drawn
         if self.done:

@@ -32,6 +32,7 @@ from discretion.posterior.thompson_account import (
 from discretion.posterior.thompson_release import ThompsonRelease
 from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.frames import cleared
+from discretion.privacy.units import each_row
 
 __all__ = ["Responses", "ThompsonMechanism"]
 
@@ -367,17 +368,25 @@ class ThompsonMechanism:
             "seed": int(self.seed),
         }
 
+    @property
+    def unit_in_words(self) -> str:
+        """The unit of privacy, as certificates and ledgers have it."""
+        if self.unit:
+            return self.unit
+        if self.private == "responses":
+            return "the response of one record"
+        return "one record (where it was measured and its response)"
+
     def certificate(self, randomness: Randomness) -> Certificate:
         """The certificate of a run, finished or not: it states the loss of the whole run."""
         low, high = self.response_range
         responses_only = self.private == "responses"
-        one = "the response of one record" if responses_only else "one record (where it was measured and its response)"
         public = "The actions are public, and each record was measured at its action."
         return Certificate.issue(
             self,
             n=self.records,
             delta=self.delta,
-            unit=self.unit or one,
+            unit=self.unit_in_words,
             randomness=randomness,
             loss=self.loss,
             enforced=(
@@ -390,8 +399,7 @@ class ThompsonMechanism:
                 "A record reacts to the past through the actions alone, and on no other record.",
                 "Kernel, range, ridge, schedule and actions were not chosen by looking at these records.",
                 *((public,) if responses_only else ()),
-                "Each record is one unit of privacy; nothing checked whose it is, and several of one are not covered "
-                "together.",
+                each_row(self.unit_in_words),
             ),
             limits=(*WHAT, *(() if responses_only else (_COVARIANCE,))),
         )

@@ -6,7 +6,6 @@ guarantee is made for a group of K (`docs/proofs/group-privacy.md`, `docs/unit-o
 
 from __future__ import annotations
 
-import re
 from copy import deepcopy
 from typing import Any
 
@@ -17,6 +16,7 @@ from discretion.posterior.records import Floats, Records
 from discretion.privacy import PublicError, Randomness, SystemRandomness
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import quiet
+from discretion.privacy.units import each_row, same_unit
 
 __all__ = [
     "ONE_ROW",
@@ -184,17 +184,6 @@ def unit_in_words(unit: str, most: int) -> str:
     return f"{unit.strip().rstrip('.')}: {kept}, picked at random without looking at them"
 
 
-def same_unit(one: str, other: str) -> bool:
-    """Whether the units ``one`` and ``other``, in words, are one; how many records take part may differ."""
-
-    def owner(words: str) -> str:
-        return re.sub(
-            r": (one|at most [\d,]+) of its records takes? part, ", ": ", words.strip().rstrip(".")
-        ).casefold()
-
-    return owner(one) == owner(other)
-
-
 def unit_assumptions(unit: str, most: int, *, limited: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a guarantee for ``unit`` assumes of whose the records are: sentences enforced, and sentences declared.
 
@@ -205,16 +194,3 @@ def unit_assumptions(unit: str, most: int, *, limited: bool) -> tuple[tuple[str,
     if limited:
         return (few,), (ONE_ID,)
     return (), (few if most > 1 else each_row(unit),)
-
-
-def each_row(unit: str) -> str:
-    """What is declared of rows without owners: that each is all there is of one ``unit``."""
-    what = re.split(r"[;:.(]", unit)[0].strip()
-    if re.search(r"\b(row|record)\b", what):
-        # "Each row is one row" would say nothing.
-        return (
-            "Each record is one unit of privacy; nothing checked whose it is, and several rows of one person are not "
-            "covered together."
-        )
-    what = what[:1].lower() + what[1:] if what[1:2].islower() else what
-    return f"Each row of the table is {what}; nothing checked this, and several rows of one are not covered together."

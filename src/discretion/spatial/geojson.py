@@ -122,7 +122,7 @@ def write_geojson(
     try:
         text = json.dumps(collection, allow_nan=False, ensure_ascii=False, default=_plain)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"A property cannot be written as JSON: {error}") from None
+        raise ValueError(f"A property cannot be written as JSON: {str(error).rstrip('.')}.") from None
     target = Path(path)
     target.write_text(text + "\n", encoding="utf-8")
     return target
@@ -193,7 +193,7 @@ def _cut_at_antimeridian(rings: Sequence[Floats]) -> list[list[Floats]]:
         import shapely
     except ImportError:
         raise ImportError(
-            'a polygon crosses the antimeridian and is cut with shapely: pip install "discretion[geo]"'
+            'A polygon crosses the antimeridian and is cut with shapely: pip install "discretion[geo]".'
         ) from None
     start = rings[0][0, 0]
     unrolled = []

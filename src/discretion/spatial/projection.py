@@ -25,7 +25,7 @@ def _pyproj() -> Any:
     try:
         import pyproj
     except ImportError:
-        raise ImportError('coordinate systems need pyproj: pip install "discretion[geo]"') from None
+        raise ImportError('Coordinate systems need pyproj: pip install "discretion[geo]".') from None
     return pyproj
 
 

@@ -49,7 +49,7 @@ def suffix(format: str) -> str:
         for package in packages:
             importlib.import_module(package)
     except ImportError:
-        raise ImportError(f'{format} needs {" and ".join(packages)}: pip install "discretion[{extra}]"') from None
+        raise ImportError(f'{format} needs {" and ".join(packages)}: pip install "discretion[{extra}]".') from None
     return SUFFIXES[format]
 
 

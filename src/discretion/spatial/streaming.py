@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from discretion.gp.domain import Box
 from discretion.privacy.frames import cleared
-from discretion.spatial.reading import BadTable, Records, _open_parquet, _refuse, read_table
+from discretion.spatial.reading import BadTable, Records, read_table
+from discretion.spatial.reading.frames import open_parquet
+from discretion.spatial.reading.problems import refuse
 
 __all__ = ["records_in_chunks"]
 
@@ -62,7 +64,7 @@ def records_in_chunks(
             yield records
         start += len(chunk)
     if not found:
-        raise _refuse(str(path), "no record is left", "Check the domain and the rules for dropping rows")
+        raise refuse(str(path), "no record is left", "Check the domain and the rules for dropping rows")
 
 
 def _in_file(path: str | os.PathLike[str], problems: Sequence[Any], start: int) -> BadTable:
@@ -72,7 +74,7 @@ def _in_file(path: str | os.PathLike[str], problems: Sequence[Any], start: int) 
 
 def _batches(path: Path, wanted: list[str], rows: int) -> Iterator[Any]:
     """The columns asked for as pyarrow tables of at most `rows` rows."""
-    with _open_parquet(path, wanted, memory_map=True) as file:
+    with open_parquet(path, wanted, memory_map=True) as file:
         import pyarrow
 
         for batch in file.iter_batches(rows, columns=wanted, use_threads=False):

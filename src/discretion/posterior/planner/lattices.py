@@ -1,9 +1,9 @@
-"""Posterior paths on a hexagonal lattice, simulated on the worlds of a plan."""
+"""Posterior paths on a public graph, hexagons or districts, simulated on the worlds of a plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from discretion.posterior.planner.setting import Setting
 from discretion.posterior.planner.simulation import Candidate, Simulation, candidate
 from discretion.privacy.calibration import Unreachable, smallest
 
-__all__ = ["Hexagons", "LatticePaths"]
+__all__ = ["Graph", "Hexagons", "LatticePaths"]
 
 Floats = NDArray[np.float64]
 
@@ -45,11 +45,28 @@ class Hexagons:
         return Lattice.hexagon(self.spacing, setting.domain, self.killing)
 
 
+@dataclass(frozen=True)
+class Graph:
+    """The same, of districts or another public graph; ``spacing`` is that of squares of their average area."""
+
+    spacing: float
+    killing: float
+    made: Callable[[float], Lattice]
+
+    name = "districts"
+    length_scale = Hexagons.length_scale
+
+    def lattice(self, setting: Setting) -> Lattice:
+        """The public graph and its prior."""
+        return self.made(self.killing)
+
+
 @dataclass(frozen=True, eq=False)
 class LatticePaths:
-    """Candidates on a lattice of about as many nodes as the simulation has places."""
+    """Candidates on hexagons, about as many as the simulation has places, or on a graph, from its killing."""
 
     simulation: Simulation
+    graph: Callable[[float], Lattice] | None = None
 
     @cached_property
     def spacing(self) -> float:
@@ -65,13 +82,13 @@ class LatticePaths:
         worlds = simulation.path_numbers
         prepared = {}
         for killing in _KILLINGS:
-            prior = Hexagons(self.spacing, killing)
+            prior = self._prior(killing)
             lattice = prior.lattice(simulation.setting)
             for share in _RIDGES:
                 ridge = float(f"{share * math.sqrt(simulation.setting.n * 1.5 / killing / lattice.size):.2g}")
                 prepared[prior, ridge] = lattice, *self.posteriors(lattice, ridge, worlds)
         for epsilon in epsilons:
-            tried: list[tuple[float, Hexagons, float]] = []
+            tried: list[tuple[float, Hexagons | Graph, float]] = []
             for (prior, ridge), (lattice, means, noises) in prepared.items():
                 scale = self._closed_form(lattice, ridge, epsilon)
                 if scale is not None:
@@ -84,6 +101,14 @@ class LatticePaths:
             account = self._account(lattice, ridge)
             scale = account.calibrate(epsilon, simulation.delta)
             yield self._scored(prior, ridge, epsilon, scale, means, noises, control)
+
+    def _prior(self, killing: float) -> Hexagons | Graph:
+        if self.graph is None:
+            return Hexagons(self.spacing, killing)
+        setting = self.simulation.setting
+        sides = np.subtract(setting.domain.upper, setting.domain.lower)
+        area = float(np.prod(sides)) * float(setting.inside.mean())
+        return Graph(math.sqrt(area / self.graph(killing).size), killing, self.graph)
 
     def _account(self, lattice: Lattice, ridge: float) -> LatticeAccount:
         return LatticeAccount(lattice, self.simulation.setting.n, ridge, self.simulation.setting.of_paths.bound)
@@ -103,7 +128,7 @@ class LatticePaths:
 
     def _scored(
         self,
-        prior: Hexagons,
+        prior: Hexagons | Graph,
         ridge: float,
         epsilon: float,
         scale: float,

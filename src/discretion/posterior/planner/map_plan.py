@@ -14,7 +14,7 @@ from discretion.posterior.kernel_sum import KernelSumMechanism
 from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.layout import SumLayout
 from discretion.posterior.mechanism import PosteriorMechanism
-from discretion.posterior.planner.lattices import Hexagons
+from discretion.posterior.planner.lattices import Graph, Hexagons
 from discretion.posterior.planner.setting import Setting
 from discretion.posterior.planner.simulation import FEATURES, Candidate, Score, Simulation, kernel_dict
 from discretion.posterior.planner.usefulness import RULE_OF_SETS, verdict
@@ -32,8 +32,8 @@ class Recommendation:
     Attributes
     ----------
     mechanism : {"kernel-sum", "posterior", "lattice"}
-    kernel : Kernel or Hexagons
-        In the coordinates below; hexagons in data units.
+    kernel : Kernel, Hexagons or Graph
+        In the coordinates below; hexagons and graphs in data units.
     coordinates : {"unit", "data"}
     ridge : float or None
         Of a posterior; None for a kernel sum.
@@ -165,9 +165,10 @@ class MapPlan:
     def words(self) -> str:
         """The recommended release in words."""
         r = self.recommended
-        if isinstance(r.kernel, Hexagons):
+        if isinstance(r.kernel, Hexagons | Graph):
+            graph = f"lattice:{r.kernel.spacing:g}" if isinstance(r.kernel, Hexagons) else "districts:FILE"
             return (
-                f"posterior path on hexagons (release --prior lattice:{r.kernel.spacing:g}), killing "
+                f"posterior path on {r.kernel.name} (release --prior {graph}), killing "
                 f"{r.kernel.killing:g}, ridge {r.ridge:.4g}, centre {r.centre:.10g}"
             )
         length = f"{r.kernel.name} kernel, length scale {r.kernel.length_scale:.4g} ({r.coordinates} coordinates)"

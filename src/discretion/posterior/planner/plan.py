@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.gp import RBF, Box, ExponentialL1, Kernel
+from discretion.gp import RBF, Box, ExponentialL1, Kernel, Lattice
 from discretion.posterior.planner.lattices import LatticePaths
 from discretion.posterior.planner.map_plan import MapPlan, Recommendation, planned_mechanism
-from discretion.posterior.planner.priors import GaussianPrior, Prior, prior_notes
-from discretion.posterior.planner.setting import check_targets, checked_setting
+from discretion.posterior.planner.priors import Prior, model_of, prior_notes
+from discretion.posterior.planner.setting import checked_problem
 from discretion.posterior.planner.simulation import MOST_RECORDS, Candidate, Score, Simulation, kernel_dict
 from discretion.posterior.planner.usefulness import SEARCHED, useful_set
 
@@ -45,7 +45,7 @@ def plan_map(
     region: Callable[[Floats], Mask] | None = None,
     floor: float = 20.0,
     posterior: bool = True,
-    lattice: bool = True,
+    lattice: bool | Callable[[float], Lattice] = True,
     worlds: int = 200,
     path_worlds: int = 24,
     seed: int = 0,
@@ -86,8 +86,9 @@ def plan_map(
         Records that must be near for a local mean to be drawn.
     posterior : bool
         Whether posterior paths are simulated too; never for more than 20,000 records.
-    lattice : bool
-        Whether posterior paths on a lattice are; in the plane only.
+    lattice : bool, or callable
+        Whether posterior paths on hexagons are; in the plane only. Or the public graph they are simulated on instead,
+        such as districts, from its killing (``Districts.lattice``): the plan then chooses killing and ridge.
     worlds, path_worlds : int
         Number of simulated worlds for kernel sums and for paths.
     seed : int
@@ -104,7 +105,8 @@ def plan_map(
     First guess of the length scale: water-filling, ``docs/proofs/kernel-spectrum.md``. Accounts:
     ``docs/proofs/kernel-sum.md``, ``docs/proofs/renyi-covariance-and-mean.md``, ``docs/proofs/certified-renyi.md``.
     """
-    setting = checked_setting(
+    frontier_epsilons = tuple(sorted({*map(float, epsilons or _EPSILONS), float(epsilon)}, reverse=True))
+    setting, rare = checked_problem(
         n,
         domain,
         response_range,
@@ -113,19 +115,17 @@ def plan_map(
         centre=centre,
         coordinates=coordinates,
         region=region,
+        epsilons=frontier_epsilons,
+        delta=delta,
     )
-    rare = float(n) ** -1.1 if delta is None else float(delta)
-    frontier_epsilons = tuple(sorted({*map(float, epsilons or _EPSILONS), float(epsilon)}, reverse=True))
-    check_targets(frontier_epsilons, rare)
     if not (math.isfinite(floor) and floor >= 0):
-        raise ValueError(f"floor must be a number >= 0; got {floor!r}")
+        raise ValueError(f"floor must be a number >= 0; got {floor!r}.")
     if worlds < 20 or path_worlds < 8:
-        raise ValueError("a plan needs at least 20 worlds, 8 of them for posterior paths")
+        raise ValueError("A plan needs at least 20 worlds, 8 of them for posterior paths.")
     step = progress or (lambda _: None)
 
     step("Public prior")
-    public = GaussianPrior() if prior is None else prior
-    model = public.on(setting, np.random.default_rng([seed, 0]))
+    public, model = model_of(prior, setting, seed)
     simulation = Simulation(model, rare, float(floor), int(worlds), int(path_worlds), int(seed))
     planner = _Planner(simulation)
     rows: dict[float, list[Candidate]] = {}
@@ -138,10 +138,11 @@ def plan_map(
         lengths = sorted({planner.length(float(epsilon), shift) for shift in (-1, 1, 3)})
         for found in simulation.posterior(lengths, frontier_epsilons):
             rows[found.epsilon].append(found)
-    lattices = lattice and domain.dimension == 2
+    graph = None if isinstance(lattice, bool) else lattice
+    lattices = lattice is not False and domain.dimension == 2
     if lattices:
         step("Posterior paths on a lattice")
-        for found in LatticePaths(simulation).candidates(frontier_epsilons, RBF(planner.length(float(epsilon)))):
+        for found in LatticePaths(simulation, graph).candidates(frontier_epsilons, RBF(planner.length(float(epsilon)))):
             rows[found.epsilon].append(found)
     frontier = [best for each in frontier_epsilons for best in _best_of_rows(rows[each])]
     chosen = _recommended(rows[float(epsilon)])
@@ -173,7 +174,7 @@ def plan_map(
         | {"best constant (RMSE)": Score.of(simulation.constant[half:])},
         planner.water_filling(float(epsilon)),
         public.describe(model),
-        (*_notes(offered, posterior, lattices), *prior_notes(setting, public, int(worlds))),
+        (*_notes(offered, posterior, lattices, graph is not None), *prior_notes(setting, public, int(worlds))),
         simulation,
     )
 
@@ -264,7 +265,7 @@ def _useful(candidate: Candidate) -> bool:
     return useful_set(candidate.iou.mean, candidate.gain.mean, candidate.gain.se)
 
 
-def _notes(offered: bool, wanted: bool, lattices: bool) -> Iterator[str]:
+def _notes(offered: bool, wanted: bool, lattices: bool, districts: bool) -> Iterator[str]:
     yield (
         "Scores are means over simulated worlds of the public prior, with standard errors by world; half of the worlds "
         "chose, the other half report."
@@ -275,6 +276,6 @@ def _notes(offered: bool, wanted: bool, lattices: bool) -> Iterator[str]:
         yield "Posterior paths are simulated on fewer worlds and places than kernel sums."
     if lattices:
         yield (
-            "Paths on a lattice are simulated on fewer worlds than kernel sums, on hexagons of one size and without "
-            "smoothing."
+            "Paths on a lattice are simulated on fewer worlds than kernel sums, "
+            f"{'on the districts' if districts else 'on hexagons of one size'} and without smoothing."
         )

@@ -18,10 +18,10 @@ from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.planner.paths import PathWorlds
 from discretion.posterior.planner.population import Population, Question, Tried
 from discretion.posterior.planner.posterior_plan import PathChoice, PlannedPath, PosteriorPlan
-from discretion.posterior.planner.priors import GaussianPrior, Prior, prior_notes
+from discretion.posterior.planner.priors import Prior, model_of, prior_notes
 from discretion.posterior.planner.quality import CORRELATION, IOU, Quality, Spread
 from discretion.posterior.planner.scales import PLANNED_RULES, ScaleAccount
-from discretion.posterior.planner.setting import Setting, check_targets, checked_setting
+from discretion.posterior.planner.setting import Setting, checked_problem
 from discretion.posterior.planner.simulation import MOST_RECORDS, overlap
 from discretion.posterior.planner.usefulness import LEAST_CORRELATION, useful_set
 from discretion.privacy import Unreachable
@@ -117,7 +117,8 @@ def plan_posterior(
     stopped goes on where it was.
     """
     start = time.perf_counter()
-    setting = checked_setting(
+    target = float(epsilon)
+    setting, rare = checked_problem(
         n,
         domain,
         response_range,
@@ -126,16 +127,16 @@ def plan_posterior(
         centre=centre,
         coordinates=coordinates,
         region=region,
-    ).of_paths
-    rare, target = setting.n**-1.1 if delta is None else float(delta), float(epsilon)
-    check_targets((target,), rare)
+        epsilons=(target,),
+        delta=delta,
+    )
+    setting = setting.of_paths
     names = kernels or (("exponential", "rbf") if domain.dimension == 1 else ("rbf",))
     _check(setting.n, paths, names, rule, worlds)
     step = progress or (lambda _: None)
 
     step("Public prior")
-    public = GaussianPrior() if prior is None else prior
-    model = public.on(setting, np.random.default_rng([seed, 0]))
+    public, model = model_of(prior, setting, seed)
     data = model.simulate(int(worlds), np.random.default_rng([seed, 1]))
     simulated = PathWorlds.of(model, data, np.arange(int(worlds)), setting.few[1], int(seed))
     question = Question(simulated, int(paths), setting.centre, threshold)
@@ -288,14 +289,14 @@ class _Report:
 def _check(n: int, paths: int, kernels: tuple[str, ...], rule: str, worlds: int) -> None:
     if n > MOST_RECORDS:
         raise ValueError(
-            f"a posterior path needs a matrix of the records squared: n is at most {MOST_RECORDS:,}; got {n:,}. "
-            "plan_map plans kernel sums and lattices for more"
+            f"A posterior path needs a matrix of the records squared: n is at most {MOST_RECORDS:,}; got {n:,}. "
+            "plan_map plans kernel sums and lattices for more."
         )
     if isinstance(paths, bool) or int(paths) != paths or not 1 <= paths <= MOST_PATHS:
-        raise ValueError(f"paths must be a whole number from 1 to {MOST_PATHS:,}; got {paths!r}")
+        raise ValueError(f"paths must be a whole number from 1 to {MOST_PATHS:,}; got {paths!r}.")
     if not kernels or set(kernels) - set(PLANNED_KERNELS):
-        raise ValueError(f"kernels are names among {', '.join(PLANNED_KERNELS)}; got {', '.join(kernels) or 'none'}")
+        raise ValueError(f"kernels are names among {', '.join(PLANNED_KERNELS)}; got {', '.join(kernels) or 'none'}.")
     if rule not in PLANNED_RULES:
-        raise ValueError(f"rule must be one of {', '.join(PLANNED_RULES)}; got {rule!r}")
+        raise ValueError(f"rule must be one of {', '.join(PLANNED_RULES)}; got {rule!r}.")
     if worlds < 20:
-        raise ValueError(f"a plan needs at least 20 worlds; got {worlds!r}")
+        raise ValueError(f"A plan needs at least 20 worlds; got {worlds!r}.")

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from discretion.gp import kernel as make_kernel
 from discretion.posterior.planner.setting import PLACES, Setting
 from discretion.posterior.worlds import GaussianProcessWorlds, square_root
 
-__all__ = ["GaussianPrior", "Model", "NodeWorlds", "Prior", "PublicTable", "prior_notes"]
+__all__ = ["GaussianPrior", "Model", "NodeWorlds", "Prior", "PublicTable", "model_of", "prior_notes"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -139,9 +139,10 @@ class GaussianPrior:
 
     Parameters
     ----------
-    length_scale : float
-        As a share of the shortest side of the domain as the kernels see it. In data coordinates the field is as rough
-        in every direction; in unit coordinates, where covariates may be of different kinds, it is a share of each side.
+    length_scale : float, or one for each covariate
+        One number is a share of the shortest side of the domain as the kernels see it. In data coordinates the field is
+        as rough in every direction; in unit coordinates, where covariates may be of different kinds, it is a share of
+        each side. Several are shares of the side of each.
     amplitude : float, optional
         Standard deviation of the field; a third of half the response range by default.
     noise_sd : float, optional
@@ -150,20 +151,24 @@ class GaussianPrior:
         Of the field; the middle of the response range by default.
     kernel : str
         matern32 by default.
+    length_unit : {"domain", "data"}
+        data: the length scale is in the covariates' own units, whatever coordinates the kernels have. One number is
+        the same length in every direction, also on a long domain.
     """
 
-    length_scale: float = 0.2
+    length_scale: float | tuple[float, ...] = 0.2
     amplitude: float | None = None
     noise_sd: float | None = None
     mean: float | None = None
     kernel: str = "matern32"
+    length_unit: Literal["domain", "data"] = "domain"
 
     def on(self, setting: Setting, rng: np.random.Generator) -> Model:
         """The model on a setting; ValueError for a number out of range."""
         low, high = setting.response_range
         amplitude = (high - low) / 6.0 if self.amplitude is None else self.amplitude
         law = GaussianProcessWorlds(
-            make_kernel(self.kernel, self.length_scale * setting.side),
+            make_kernel(self.kernel, self._lengths(setting)),
             setting.box,
             setting.counts,
             setting.n,
@@ -173,6 +178,21 @@ class GaussianPrior:
             setting.inside.astype(np.float64),
         )
         return _GaussianModel(setting, law, setting.places.points, setting.inside)
+
+    def _lengths(self, setting: Setting) -> float | tuple[float, ...]:
+        """As the kernels see them; one number if they are all the same."""
+        if self.length_unit not in ("domain", "data"):
+            raise ValueError(f"length_unit must be 'domain' or 'data'; got {self.length_unit!r}.")
+        given = np.atleast_1d(np.asarray(self.length_scale, dtype=np.float64))
+        if given.shape not in ((1,), (setting.box.dimension,)):
+            raise ValueError(
+                f"Give one length scale of the prior, or one for each of {setting.box.dimension} covariates; got "
+                f"{given.size}."
+            )
+        sides, in_data = (np.subtract(box.upper, box.lower) for box in (setting.box, setting.domain))
+        lengths = given * (sides / in_data if self.length_unit == "data" else sides if given.size > 1 else setting.side)
+        found = tuple(float(each) for each in lengths)
+        return found[0] if len(set(found)) == 1 else found
 
     def describe(self, model: Model) -> dict[str, Any]:
         """What it is, JSON-able, every default filled in."""
@@ -235,10 +255,10 @@ class PublicTable:
         y = np.asarray(self.response, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != setting.box.dimension or y.shape != X.shape[:1] or len(y) < 10:
             raise ValueError(
-                f"the public table needs at least 10 rows of {setting.box.dimension} covariates and one response"
+                f"The public table needs at least 10 rows of {setting.box.dimension} covariates and one response."
             )
         if not (np.isfinite(X).all() and np.isfinite(y).all()):
-            raise ValueError("the public table holds a value that is not finite")
+            raise ValueError("The public table holds a value that is not finite.")
         return _TableModel.fitted(setting, setting.coordinates_of(X), setting.clipped(y), rng)
 
     def describe(self, model: Model) -> dict[str, Any]:
@@ -252,6 +272,12 @@ class PublicTable:
 
 
 Prior = GaussianPrior | PublicTable
+
+
+def model_of(prior: Prior | None, setting: Setting, seed: int) -> tuple[Prior, Model]:
+    """What is publicly known, ``GaussianPrior()`` unless given, and the worlds it makes."""
+    public = GaussianPrior() if prior is None else prior
+    return public, public.on(setting, np.random.default_rng([seed, 0]))
 
 
 def prior_notes(setting: Setting, prior: Prior, worlds: int) -> tuple[str, ...]:
@@ -371,7 +397,7 @@ def _maximum_likelihood(
         if likelihood[top] > best[0]:
             best = float(likelihood[top]), kernel, math.sqrt(square[top]), math.sqrt(square[top] * ratios[top])
     if not best[2] > 0:
-        raise ValueError("the responses of the public table are all the same inside the response range")
+        raise ValueError("The responses of the public table are all the same inside the response range.")
     return best[1], best[2], best[3], mean
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from discretion.gp import Box
 from discretion.gp.fields import Grid
 
-__all__ = ["PLACES", "Setting", "checked_setting"]
+__all__ = ["PLACES", "Setting", "checked_problem"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -111,7 +111,7 @@ class Setting:
             return np.ones(math.prod(self.counts), dtype=bool)
         inside = np.asarray(self.region(self.domain.grid(self.counts)), dtype=bool)
         if not inside.any():
-            raise ValueError("the region holds no point of the grid; is it in the coordinates of the domain?")
+            raise ValueError("The region holds no point of the grid; is it in the coordinates of the domain?")
         return inside
 
     def coordinates_of(self, X: Floats) -> Floats:
@@ -124,7 +124,7 @@ class Setting:
         return np.clip(y, *self.response_range) - self.centre
 
 
-def checked_setting(
+def checked_problem(
     n: int,
     domain: Box,
     response_range: tuple[float, float],
@@ -134,8 +134,10 @@ def checked_setting(
     centre: float | None,
     coordinates: Literal["unit", "data"],
     region: Callable[[Floats], Mask] | None,
-) -> Setting:
-    """The setting of a plan; threshold and centre are in the middle of the range unless given.
+    epsilons: Iterable[float],
+    delta: float | None,
+) -> tuple[Setting, float]:
+    """The setting of a plan, and its delta: n^-1.1 unless given; threshold and centre are in the middle of the range.
 
     Paths are centred at the threshold unless a centre is given: a ridge shrinks them to their centre and leaves their
     sign. A map from kernel sums compares h with a multiple of d, wherever they are centred, and they have the least
@@ -148,26 +150,23 @@ def checked_setting(
     """
     low, high = map(float, response_range)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"response_range must be two finite numbers, low < high; got {low!r}, {high!r}")
+        raise ValueError(f"response_range must be two finite numbers, low < high; got {low!r}, {high!r}.")
     middle = 0.5 * (low + high)
     cut, zero = (middle if each is None else float(each) for each in (threshold, centre))
     for name, value in (("threshold", cut), ("centre", zero)):
         if not low <= value <= high:
-            raise ValueError(f"{name} must lie in the response range {low:g} to {high:g}; got {value!r}")
+            raise ValueError(f"{name} must lie in the response range {low:g} to {high:g}; got {value!r}.")
     if isinstance(n, bool) or int(n) != n or n < 2:
-        raise ValueError(f"n must be a whole number of at least 2; got {n!r}")
+        raise ValueError(f"n must be a whole number of at least 2; got {n!r}.")
     counts = tuple(map(int, grid))
     if len(counts) != domain.dimension or min(counts) < 2:
-        raise ValueError(f"grid needs {domain.dimension} counts of at least 2; got {counts}")
+        raise ValueError(f"grid needs {domain.dimension} counts of at least 2; got {counts}.")
     if coordinates not in ("unit", "data"):
-        raise ValueError(f"coordinates must be 'unit' or 'data'; got {coordinates!r}")
-    of_paths = cut if centre is None else zero
-    return Setting(int(n), domain, (low, high), zero, cut, counts, coordinates, region, of_paths)
-
-
-def check_targets(epsilons: tuple[float, ...], delta: float) -> None:
-    """ValueError for an epsilon or a delta out of range."""
+        raise ValueError(f"coordinates must be 'unit' or 'data'; got {coordinates!r}.")
+    rare = float(n) ** -1.1 if delta is None else float(delta)
     if not all(math.isfinite(each) and each > 0 for each in epsilons):
-        raise ValueError("every epsilon must be a positive finite number")
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must lie strictly between 0 and 1; got {delta!r}")
+        raise ValueError("Every epsilon must be a positive finite number.")
+    if not 0 < rare < 1:
+        raise ValueError(f"delta must lie strictly between 0 and 1; got {rare!r}.")
+    of_paths = cut if centre is None else zero
+    return Setting(int(n), domain, (low, high), zero, cut, counts, coordinates, region, of_paths), rare

@@ -116,7 +116,7 @@ class Candidate:
 def kernel_dict(kernel: Any) -> dict[str, Any]:
     """A kernel, or the prior that stands in its place, as JSON data."""
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(kernel).items()}
-    return {"name": kernel.name} | plain
+    return {"name": kernel.name} | {key: value for key, value in plain.items() if not callable(value)}
 
 
 def overlap(A: Mask, B: Mask) -> Floats:
