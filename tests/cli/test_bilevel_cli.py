@@ -98,3 +98,10 @@ def test_numbers_out_of_range_are_plain_errors():
         assert found.exit_code == 2, words
         assert told in found.stderr
         assert "Traceback" not in found.stderr
+
+
+def test_a_family_needs_other_records_for_its_outer_loss():
+    found = run("hypergradient", "--training", "9", "--family", "ridge", "--steps", "3", "--mu", "1")
+    assert found.exit_code == 2
+    assert "--family ridge needs --validation" in " ".join(found.stderr.split())
+    assert "a --family needs them" in " ".join(run("hypergradient", "--help").stdout.replace("│", " ").split())

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from discretion import RBF, Box, Certificate, Ledger
 from discretion.cli import app
-from discretion.cli.console import BAD_INPUT, REFUSED
+from discretion.cli.console import BAD_INPUT, NOT_CHECKED, REFUSED
 from discretion.posterior import KernelSumMechanism
 from discretion.posterior.records import Records
 from discretion.privacy import SeededRandomness
@@ -108,6 +108,21 @@ def test_a_certificate_that_understates_is_refused_with_what_and_by_how_much(run
     assert result["epsilon"] == 0.75
     assert 0.99 < result["computed_epsilon"] <= 1.0
     assert result["declared"]
+
+
+def test_what_this_version_cannot_compute_is_told_apart_from_what_it_refutes(run, booked):
+    certificate, book = booked
+    change(certificate, mechanism="a method of ours")
+    said = run("verify", certificate, code=NOT_CHECKED)
+    assert said.startswith("NOT CHECKED: a method of ours")
+    assert "This version has no recomputation for it" in said
+    told = json.loads(run("verify", certificate, "--json", code=NOT_CHECKED))
+    assert (told["verdict"], told["verified"], told["refused"]) == ("not checked", False, [])
+    assert "no recomputation" in told["not_checked"][0]
+    # Its entry in the ledger is of another mechanism, and that is a refutation.
+    assert run("verify", certificate, "--ledger", book, code=REFUSED).startswith("REFUSED")
+    change(certificate, epsilon=0.75)
+    assert json.loads(run("verify", certificate, "--json", code=REFUSED))["verdict"] == "refused"
 
 
 def test_the_ledger_has_the_last_word(run, booked, tmp_path):

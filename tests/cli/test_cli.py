@@ -15,6 +15,7 @@ from discretion.posterior.add_remove import add_remove_epsilon
 from discretion.privacy import Certificate, Ledger
 
 ACCOUNT = ["--n", "400", "--ridge", "8", "--scale", "0.0375"]
+PATIENT = ("--time-limit", "600")  # searches end, on a busy machine too
 FILES = {
     *("certificate.json", "certificate.txt", "paths.csv", "paths.geojson"),
     *("excursion.geojson", "map.png", "paths.png", "report.html"),
@@ -98,6 +99,63 @@ def test_earlier_results_are_not_overwritten_and_nothing_is_spent(run, table, tm
     assert "already holds" in run(*options(table, out, ledger=book), code=BAD_INPUT)
     assert len(Ledger.open(book).entries()) == 1
     run(*options(table, out, ledger=book), "--force")
+
+
+@pytest.mark.slow
+def test_what_memory_does_not_hold_a_cluster_does(run, table, tmp_path, monkeypatch):
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    book = tmp_path / "book"
+    run("ledger", "init", book, "--dataset", "d", "--epsilon", 9, "--delta", "1e-3")
+    monkeypatch.setenv("DISCRETION_MEMORY", "100k")
+    assert "given 300 records need" in run(*options(table, tmp_path / "a", ledger=book), code=REFUSED)
+    nowhere = options(table, tmp_path / "b", ledger=book, cluster="nowhere")
+    assert "No connection to a dask scheduler at nowhere" in run(*nowhere, code=BAD_INPUT)
+    sums = options(table, tmp_path / "b", ledger=book, cluster="nowhere", mechanism="kernel-sum", paths=None)
+    assert "--cluster computes posterior paths" in run(*sums, code=BAD_INPUT)
+    assert Ledger.open(book).entries() == []
+    in_memory = {f"distributed.worker.memory.{limit}": False for limit in ("target", "spill", "pause")}
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with dask.config.set(in_memory), distributed.LocalCluster(**local) as cluster:
+        words = options(table, tmp_path / "b", ledger=book, cluster=cluster.scheduler_address)
+        said = json.loads(run(*words, "--json"))
+    assert set(said["files"]) == FILES
+    (entry,) = Ledger.open(book).entries()
+    assert said["ledger_entry"].endswith(f"#{entry.id}")
+
+
+def test_a_table_that_the_ledger_was_not_made_for_is_refused_before_anything_is_spent(run, table, tmp_path):
+    book, key, wrong = (tmp_path / name for name in ("book", "key", "wrong"))
+    key.write_bytes(bytes(range(32)))
+    wrong.write_bytes(bytes(range(1, 33)))
+    made = ["--dataset", "d", "--epsilon", 9, "--delta", "1e-3"]
+    run("ledger", "init", book, *made, "--records", table, "--key-file", key)
+    given = {"ledger": book, "mechanism": "kernel-sum", "paths": None, "threshold": None}
+    other = tmp_path / "other.csv"
+    other.write_text(table.read_text().replace("400000", "400001", 1))
+    tuned = options(table, tmp_path / "t", **given, length_scale="0.1,0.2")
+    for words in (
+        options(other, tmp_path / "a", **given, key_file=key),
+        options(table, tmp_path / "a", **given, key_file=wrong),
+        ["tune", other, *tuned[2:], "--key-file", key],
+    ):
+        assert "not the records that the ledger was created for" in " ".join(run(*words, code=REFUSED).split())
+    assert Ledger.open(book).entries() == []
+    run(*options(table, tmp_path / "a", **given, key_file=key))
+    assert len(Ledger.open(book).entries()) == 1
+    unchecked = CliRunner().invoke(app, [str(word) for word in options(table, tmp_path / "b", **given)])
+    assert "which was not checked: --key-file" in " ".join(unchecked.stderr.split())
+    del given["ledger"]
+    assert "--key-file is for a --ledger" in run(*options(table, tmp_path / "c", **given, key_file=key), code=BAD_INPUT)
+
+
+def test_an_assumption_names_the_kernel_of_a_release(run, tmp_path):
+    path, out = tmp_path / "line.csv", tmp_path / "out"
+    path.write_text("x,y\n" + "".join(f"{i / 60},{i % 2}\n" for i in range(60)))
+    words = ["release", path, "--covariates", "x", "--response", "y", "--domain", "0:1", "--response-range", "0:1"]
+    words += ["--mechanism", "posterior", "--epsilon", "3", "--grid", "9", "--out", out, "--assumption"]
+    run(*words, "exponential-1d")
+    assert json.loads((out / "certificate.json").read_text())["parameters"]["kernel"] == "exponential"
+    assert "exponential kernel" in run(*words, "exponential-1d", "--kernel", "rbf", "--force", code=BAD_INPUT)
 
 
 def test_over_budget_is_refused(run, table, tmp_path):
@@ -201,7 +259,7 @@ def test_a_named_kernel_must_fit_what_is_assumed(run, kernel, length, assumption
 
 @pytest.mark.parametrize("solve", ["scale", "ridge", "eta", "paths"])
 def test_calibrate_meets_the_target_it_was_given(run, solve):
-    words = ["--n", "400", "--ridge", "8", "--scale", "0.1", "--least-kernel", "0", "--delta", "1e-3"]
+    words = ["--n", "400", "--ridge", "8", "--scale", "0.1", "--least-kernel", "0", "--delta", "1e-3", *PATIENT]
     found = json.loads(run("calibrate", "posterior", *words, "--epsilon", "2", "--solve", solve, "--json"))
     assert 0 < found["epsilon"] <= 2.0
     option = {"eta": "--prior-noise"}.get(solve, f"--{solve}")
@@ -211,7 +269,7 @@ def test_calibrate_meets_the_target_it_was_given(run, solve):
 
 def test_each_rule_has_its_own_scale(run):
     words = ["calibrate", "posterior", "--n", "100", "--ridge", "3", "--least-kernel", "0.1", "--delta", "1e-3"]
-    words += ["--epsilon", "3", "--assumption", "exponential-1d", "--json"]
+    words += ["--epsilon", "3", "--assumption", "exponential-1d", *PATIENT, "--json"]
     scales = {}
     for rule in ("published", "renyi", "best"):
         found = json.loads(run(*words, "--rule", rule))
@@ -226,10 +284,54 @@ def test_what_cannot_be_reached_is_refused(run):
     assert "ridge" in run("calibrate", "posterior", *words, code=REFUSED)
 
 
+@pytest.mark.parametrize(
+    ("words", "relations"),
+    [
+        (["cost", "posterior", *ACCOUNT, "--least-kernel", "0"], "add-remove"),
+        (["cost", "posterior", *ACCOUNT, "--least-kernel", "0", "--assumption", "response-only"], "replace-response"),
+        (["cost", "kernel-sum", "--scale", "1"], "add-remove"),
+        (["cost", "gradient", "--n", "9", "--steps", "1", "--mu", "1"], "add-remove"),
+        (["cost", "exponential", "--training=9", "--validation=9", "--family=ridge", "--epsilon=1"], "add-remove"),
+    ],
+)
+def test_help_lists_the_relations_that_a_command_takes(run, words, relations):
+    """And the command takes those that it lists."""
+    listed = run(*words[:2], "--help").replace("\n", " ")
+    assert ("replace-resp" in listed) is (words[1] == "posterior")
+    delta = ["--delta", "1e-3"]
+    assert relations in run(*words, *delta, "--neighbours", relations)
+    if words[1] != "posterior":
+        assert "neither replace nor add-remove" in " ".join(
+            run(*words, "--neighbours", "replace-response", code=BAD_INPUT).replace("│", " ").split()
+        )
+        assert "add-remove" in run(*words, *delta, "--neighbours", "add-remove")
+
+
+def test_responses_alone_are_protected_under_their_assumption_alone(run):
+    words = ["cost", "posterior", *ACCOUNT, "--least-kernel", "0", "--neighbours", "replace-response"]
+    assert "--assumption response-only" in run(*words, code=BAD_INPUT)
+    assert "replace-response" in run(*words, "--assumption", "response-only")
+
+
+def test_an_assumption_about_one_kernel_names_it(run):
+    words = ["cost", "posterior", *ACCOUNT, "--rule", "renyi", "--json", "--assumption"]
+    for assumption, kernel in (("exponential-1d", "exponential"), ("diagonal", "diagonal")):
+        place = ["--length-scale", "0.2", "--diameter", "1"]
+        named = run(*words, assumption, "--kernel", kernel, *place)
+        assert run(*words, assumption, *place) == named
+    assert "--kernel exponential needs --length-scale" in run(*words, "exponential-1d", code=BAD_INPUT)
+    assert "--kernel exponential needs --diameter" in run(
+        *words, "exponential-1d", "--length-scale", "1", code=BAD_INPUT
+    )
+    assert "Give --least-kernel, or --kernel" in run(*words, "bounded", code=BAD_INPUT)
+
+
 def test_prices_under_add_remove_need_a_delta_of_their_own(run):
     words = ["cost", "posterior", *ACCOUNT, "--least-kernel", "0", "--neighbours"]
     assert "--delta must be a number" in run(*words, "add-remove", code=BAD_INPUT)
-    assert "add-remove" in run(*words, "replace-response", code=BAD_INPUT)
+    for useless in (["--time-limit", "3"], ["--rule", "renyi"], ["--prior-noise", "1"]):
+        refused = run(*words, "add-remove", "--delta", "1e-3", *useless, code=BAD_INPUT)
+        assert f"{useless[0]}: --neighbours add-remove has one rule" in refused
     said = json.loads(run(*words, "add-remove", "--delta", "1e-3", "--json"))
     assert said["neighbours"] == "add-remove"
     loss = {"ridge": 8.0, "scale": 0.0375, "assumption": Bounded(1.0), "most_records": 400}

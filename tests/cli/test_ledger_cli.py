@@ -73,13 +73,17 @@ def test_a_ledger_from_beginning_to_end(run, place, tmp_path):
     report = run("spend-report", where)
     for words in ("kernel-sum [1]", "4,000", "booked", "failed", "reserved", "0.7256", "1.3862", "2.1656", "0.8344"):
         assert words in report, report
-    rows = json.loads(run("spend-report", where, "--last", "2", "--json"))["entries"]
+    told = json.loads(run("spend-report", where, "--last", "2", "--json"))
+    assert (told["entries_in_all"], told["neighbours"], told["composition"]) == (3, "replace", "renyi")
+    assert (told["spent_epsilon"], told["remaining_epsilon"]) == (book.spent().epsilon, book.remaining())
+    rows = told["entries"]
+    assert rows[0]["description"] == {"mechanism": "kernel-sum [1]", "n": 4000}
     assert [row["id"] for row in rows] == [2, 3]
     assert [row["epsilon_after"] for row in rows] == [each.epsilon for each in book.odometer()][1:]
     assert rows[-1]["epsilon_after"] == book.spent().epsilon
     assert rows[0]["reason"] == "it rained"
     assert rows[0]["who"] == book.entries()[1].who
-    assert "3  20" not in run("spend-report", where, "--last", "1").split("2.1656 of")[0]
+    assert "    2  20" not in run("spend-report", where, "--last", "1")
 
     found = json.loads(run("verify", where, "--json"))
     assert found == {"events": 5, "entries": 3, "head": book.head()}
@@ -99,6 +103,42 @@ def test_a_ledger_from_beginning_to_end(run, place, tmp_path):
     assert "cut short" in run("verify", out, code=REFUSED)
 
     assert ": Sales [2018], epsilon 3 at delta 1e-05 (replace neighbours, renyi)" in run("list", where)
+
+
+def test_a_report_is_readable_on_a_terminal(run, tmp_path):
+    where = tmp_path / "book"
+    run("init", where, *BUDGET)
+    book = Ledger.open(where)
+    name = "posterior-paths-of-a-process-that-somebody-named-at-great-length-indeed"
+    for _ in range(2):
+        book.reserve(PureDP(0.5, neighbours=REPLACE), {"mechanism": name, "n": 1234567})
+    book.fail(2, "MechanismFailed: " + 40 * "many words ")
+    lines = run("spend-report", where).splitlines()[1:]
+    assert max(map(len, lines)) <= 80, lines
+    assert sum(line.split()[:1] == ["2"] and line.split()[-3:] == ["0.5000", "1.0000", "2.0000"] for line in lines) == 1
+    assert "n = 1,234,567" in " ".join(lines)
+
+
+def test_two_copies_are_compared(run, tmp_path):
+    where, copy, elsewhere = (tmp_path / name for name in ("book", "copy", "elsewhere"))
+    for each in (where, elsewhere):
+        run("init", each, *BUDGET)
+    book = filled(str(where))
+    copy.write_bytes(where.read_bytes())
+    assert "the same, of 5 events" in run("compare", where, copy)
+    book.book(3)
+    out = tmp_path / "export.jsonl"
+    run("export", where, "--out", out)
+    assert f"{where} goes on from {copy}: 1 event more" in " ".join(run("compare", copy, where).split())
+    told = json.loads(run("compare", out, copy, "--json"))
+    assert told == {"shared_events": 5, "only_in_first": 1, "only_in_second": 0}
+    Ledger.open(copy).fail(3, "it snowed")
+    parted = CliRunner().invoke(app, ["ledger", "compare", str(where), str(copy)])
+    assert parted.exit_code == REFUSED
+    assert "parted after event 5" in parted.stdout
+    assert "two ledgers" in run("compare", where, elsewhere, code=REFUSED)
+    out.write_text(out.read_text().replace("it rained", "it poured"))
+    assert "was edited" in run("compare", copy, out, code=REFUSED)
 
 
 def test_a_large_delta_is_told_when_the_budget_is_made(tmp_path):

@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,38 @@ def test_a_plan_as_json(run):
     assert said["recommended"]["mechanism"] == "kernel-sum"
     assert said["recommended"]["kernel"]["name"] in ("rbf", "exponential-l1")
     assert said["forecast"]["iou"]["mean"] > said["trivial"]["all places"]["mean"]
+
+
+def test_the_length_of_the_prior_in_the_units_of_the_covariates(run):
+    words = [*PLAN, *QUICK, "--prior-length-unit", "data", "--prior-length-scale"]
+    assert "matern32, length scale 10 by 6 in data units" in run(*words, "10,6")
+    assert "--prior-length-unit is domain or data" in run(*words, "10", "--prior-length-unit", "km", code=BAD_INPUT)
+    assert "2 covariates; got 3." in run(*words, "1,2,3", code=BAD_INPUT)
+
+
+@pytest.mark.slow
+def test_a_plan_for_districts_finds_their_ridge(run, tmp_path: Path, monkeypatch):
+    pytest.importorskip("shapely")
+    corners = [(x, y) for x in range(0, 60, 10) for y in range(0, 40, 10)]
+    rings = [[[x, y], [x + 10, y], [x + 10, y + 10], [x, y + 10], [x, y]] for x, y in corners]
+    shapes = [{"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]}} for ring in rings[:-4]]
+    file = tmp_path / "districts.geojson"
+    file.write_text(json.dumps({"type": "FeatureCollection", "features": shapes}))
+    words = [*PLAN, *(word for word in QUICK if word != "--no-lattice"), "--districts", file]
+    plans = []
+    module = sys.modules["discretion.cli.plan"]  # whose name is taken by the group of commands
+    monkeypatch.setattr(module, "plan_map", lambda **given: plans.append(plan_map(**given)) or plans[0])
+    said = run(*words)
+    found = json.loads(json.dumps(plans[0].to_dict()))
+    (row,) = [each for each in found["candidates"] if each["mechanism"] == "lattice"]
+    assert row["kernel"]["name"] == "districts"
+    assert row["kernel"]["spacing"] == pytest.approx(10.0, rel=0.1)  # scored inside the districts alone
+    assert row["iou"]["mean"] > 0.3
+    assert f"--killing {row['kernel']['killing']:g} --ridge {row['ridge']:g}" in said
+    assert "on the districts and without smoothing" in " ".join(found["notes"])
+    assert "no --region" in run(*words, "--no-lattice", code=BAD_INPUT)
+    assert "only --districts has it" in run(*PLAN, *QUICK, "--gap", "1", code=BAD_INPUT)
+    assert "no district lies in --domain" in run(*words, "--domain", "100:160,100:140", code=BAD_INPUT)
 
 
 @pytest.mark.slow

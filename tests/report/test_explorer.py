@@ -3,6 +3,11 @@
 import http.client
 import json
 import shlex
+import socket
+import struct
+import sys
+import threading
+import time
 import urllib.parse
 from dataclasses import replace
 
@@ -14,7 +19,7 @@ from benchmarks.browser import AXE, WIDTHS, axe, browser, find
 from benchmarks.markup import Markup
 from discretion.cli import app
 from discretion.privacy.power import attack_power
-from discretion.report.explorer import RANGES, Explorer, Setting, certified, prices, world
+from discretion.report.explorer import RANGES, Explorer, Setting, certified, model, prices, world
 from discretion.report.explorer.sheet import sheet
 
 SETTINGS = (
@@ -103,7 +108,8 @@ def test_more_noise_is_more_often_wrong():
 
 
 @pytest.mark.slow
-def test_searches_find_less():
+def test_searches_find_less(monkeypatch):
+    monkeypatch.setattr(model, "SECONDS", 60.0)  # however busy the machine is
     found = certified(Setting())
     closed = prices(Setting())["rules"][1]["value"]
     assert all(rule["value"] < closed for rule in found["rules"])
@@ -182,6 +188,37 @@ def test_mistakes_are_answered_in_words(explorer):
     assert ask(explorer, f"/{explorer.token}/world?seed=-1&n=10&scale=1")[0] == 200
     assert ask(explorer, f"/{explorer.token}/nothing")[0] == 404
     assert ask(explorer, f"/{explorer.token}/prices?n=" + "1" * 5_000)[0] == 404
+
+
+def test_a_reader_who_has_left_is_no_error(monkeypatch):
+    gone, done, errors = threading.Event(), threading.Event(), []
+    with Explorer() as running:
+        server = running._server
+        monkeypatch.setattr(running, "answer", lambda *_: {"waited": gone.wait(10)})
+        monkeypatch.setattr(server, "handle_error", lambda *_: errors.append(sys.exception()))
+        monkeypatch.setattr(server, "shutdown_request", lambda _: done.set())
+        with socket.create_connection(("127.0.0.1", running.port)) as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets
+            line.sendall(f"GET /{running.token}/prices HTTP/1.0\r\nHost: 127.0.0.1:{running.port}\r\n\r\n".encode())
+            time.sleep(0.2)
+        gone.set()
+        assert done.wait(10)
+    assert errors == []
+
+
+def test_what_is_no_address_is_said_to_be_none(explorer, capfd):
+    for path in (b"http://[x", b"http://a]b/"):
+        with socket.create_connection(("127.0.0.1", explorer.port)) as line:
+            line.sendall(b"GET " + path + b" HTTP/1.0\r\n\r\n")
+            answer = line.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.0 400 "), answer
+        assert answer.endswith(b"This is no address.\n")
+    with socket.create_connection(("127.0.0.1", explorer.port)) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        line.sendall(b"GET /half")  # reset while it is being read
+    assert ask(explorer, f"/{explorer.token}/")[0] == 200
+    time.sleep(0.2)
+    assert capfd.readouterr().err == ""
 
 
 def test_only_the_loopback_interface_listens(explorer):
@@ -354,3 +391,4 @@ def test_axe_core_finds_nothing(window, explorer, dark):
     window.visit(explorer.address, width=1280 if dark else 360, dark=dark)
     priced(window)
     assert window.accessibility() == []
+    window.driver.get("about:blank")  # asks the server nothing more, which ends with the last test

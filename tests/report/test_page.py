@@ -29,10 +29,11 @@ from discretion.posterior.records import Records
 from discretion.privacy import Certificate, GaussianDP, PureDP, Release, SeededRandomness, gaussian_mu, round_up
 from discretion.privacy.power import attack_power
 from discretion.report import View, audit_page, report, report_folder, write_folder_report
-from discretion.report.folder import digest, in_words, read_scene
+from discretion.report.folder import digest, read_scene
+from discretion.report.reading import contrast, in_words
 from discretion.report.scene import ABSENT, MOST_VALUES, RAMP, Layer, Scene
 from discretion.selection import Outcome, SelectionRelease
-from discretion.spatial import maps
+from discretion.spatial.maps import style
 from discretion.spatial.projection import Projection
 
 KINDS = ("sums", "paths", "lattice", "tuned")
@@ -146,12 +147,28 @@ def test_several_paths_share_a_scale_and_have_an_outline_each(released):
     table = np.loadtxt(released / "paths" / "paths.csv", delimiter=",", skiprows=1)
     assert [layer["name"] for layer in data["layers"]] == ["Mean of the paths", "Path 1", "Path 2", "Path 3"]
     assert len({(layer["low"], layer["high"]) for layer in data["layers"]}) == 1
+    # The ridge leaves a contrast: the page, as the picture, says it in units of the noise.
+    made = Certificate.from_json((released / "paths" / "certificate.json").read_text())
+    assert made.n is not None
+    assert made.parameters["ridge"] ** 2 > made.n
+    assert data["layers"][0]["units"].endswith("above (+) or below (-) 13 (442,000), in noise sd")
+    assert "standard deviations of the noise above 13 (442,000)" in data["words"]
     columns, rows = data["grid"]
     step = (data["layers"][0]["high"] - data["layers"][0]["low"]) / (ABSENT - 1)
     for i in range(3):
         shown = unpacked(data["layers"][1 + i]).reshape(rows, columns)
-        np.testing.assert_allclose(shown, table[:, 2 + i].reshape(columns, rows).T, atol=0.51 * step)
+        expected = (table[:, 2 + i].reshape(columns, rows).T - 13.0) / made.parameters["scale"]
+        np.testing.assert_allclose(shown, expected, atol=0.51 * step)
     assert [line["name"] for line in data["lines"][1:]] == ["Path 1 alone", "Path 2 alone", "Path 3 alone"]
+
+
+def test_paths_of_a_small_ridge_are_the_response_itself():
+    released = {"scale": 0.5, "prior_noise": 1.2, "centre": 13.0, "most_records": None}
+    assert contrast(released | {"ridge": 9.9}, 100) is None
+    assert contrast(released | {"ridge": 9.9, "most_records": 100}, None) is None
+    read = contrast(released | {"ridge": 10.1}, 100)
+    assert read is not None
+    assert read(np.array([13.0, 14.3])).tolist() == pytest.approx([0.0, 1.0])
 
 
 def test_outlines_come_back_to_the_plane_to_a_hundredth_of_a_cell(released):
@@ -196,7 +213,7 @@ def test_large_grids_are_thinned_out_and_the_page_says_so():
 
 
 def test_the_colours_are_those_of_the_printed_maps():
-    assert maps._RAMP == RAMP
+    assert style.RAMP == RAMP
 
 
 # --- made again

@@ -23,8 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Publish what private records teach, and know exactly what it costs (differential privacy).",
-    epilog="Exit codes: 0 done, 2 bad input, 3 over budget, 4 refused, 5 paid but no map (tune). Results go to stdout, "
-    "all else to stderr.",
+    epilog="Exit codes: 0 done, 2 bad input, 3 over budget, 4 refused, 5 paid but no map (tune), 6 not checked "
+    "(certificate verify). Results go to stdout, all else to stderr.",
 )
 app.command()(release)
 app.command()(tune)

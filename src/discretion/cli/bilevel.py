@@ -20,12 +20,19 @@ from discretion.bilevel import (
     range_bound,
 )
 from discretion.bilevel.sensitivity import Bound
+from discretion.cli import options
 from discretion.cli.console import plain_errors, show
 from discretion.cli.cost import cost
 from discretion.privacy import BoundedRange, GaussianDP, Neighbours, gaussian_mu, round_up, round_up_significant
 
-Training = Annotated[int, typer.Option(help="Records of the inner loss (public; add-remove: a bound). Joint: all.")]
-Validation = Annotated[int | None, typer.Option(help="Records of the outer loss; left out where they are the same.")]
+Training = Annotated[int, typer.Option(help="Records of the inner loss (public; add-remove: a bound).")]
+Validation = Annotated[
+    int | None,
+    typer.Option(
+        help="Other records, of the outer loss: a --family needs them. Without, with --constant: both losses are of "
+        "the same records."
+    ),
+]
 Family = Annotated[str | None, typer.Option(help="ridge, logistic or huber: the penalty of such a regression.")]
 Penalties = Annotated[
     str, typer.Option(help="Least and largest penalty lambda, such as 0.1,10.", metavar="LEAST,LARGEST")
@@ -36,8 +43,7 @@ Labels = Annotated[float, typer.Option(help="Bound B of a response; others are c
 Given = Annotated[
     list[str] | None, typer.Option("--constant", help="Instead of a family: NAME=VALUE, such as L_fy=1; repeat it.")
 ]
-Relation = Annotated[Neighbours, typer.Option(help="replace, or add-remove with numbers of records as bounds.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Relation = Annotated[Neighbours, options.relation("replace, or add-remove with numbers of records as bounds.")]
 
 _MOST = 1e6  # of epsilon and mu: no protection at all
 _FAMILIES = {"ridge": RidgePenalty, "logistic": LogisticPenalty, "huber": HuberPenalty}
@@ -61,7 +67,7 @@ def cost_exponential(
     diameter: Annotated[float | None, typer.Option(help="With constants: diameter of the outer domain.")] = None,
     delta: Annotated[float, typer.Option(help="A number in (0, 1) at which epsilon is stated too.")] = 1e-6,
     neighbours: Relation = Neighbours.REPLACE,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """What choosing an outer variable by the exponential mechanism costs, and whether the choice can mean anything.
 
@@ -109,7 +115,7 @@ def cost_hypergradient(
     constant: Given = None,
     delta: Annotated[float, typer.Option(help="A number in (0, 1).")] = 1e-6,
     neighbours: Relation = Neighbours.REPLACE,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """The sensitivity 2K/n of a hypergradient, what it is made of, and the noise of T steps.
 
@@ -182,7 +188,9 @@ def _problem(
     if family not in _FAMILIES:
         raise ValueError(f"--family must be one of {', '.join(_FAMILIES)}; got {family!r}.")
     if validation is None:
-        raise ValueError("Give --validation: penalties are chosen by records that the model was not fitted to.")
+        raise ValueError(
+            f"--family {family} needs --validation: penalties are chosen by records that the model was not fitted to."
+        )
     labels = {} if family == "logistic" else {"label_bound": label_bound}
     return _FAMILIES[family](
         training=training,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +11,9 @@ import typer
 
 from discretion.bayesopt.recomputation import LOSSES as OF_SEARCHES
 from discretion.bilevel.recomputation import LOSSES as OF_BILEVEL
+from discretion.cli import options
 from discretion.cli import prior as priors
-from discretion.cli.console import REFUSED, note, plain_errors, show
+from discretion.cli.console import NOT_CHECKED, REFUSED, note, plain_errors, show
 from discretion.posterior import LatticeMechanism
 from discretion.posterior.recomputation import LOSSES as OF_POSTERIORS
 from discretion.posterior.recomputation import lattice_loss_of
@@ -94,11 +96,12 @@ def verify_(
             "and squares need none."
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json_: options.Json = False,
 ) -> None:
     """Compute every number of a certificate again from its parameters, and check its signature and its ledger entry.
 
-    Exit code 4: it states less than the release costs, or was changed after signing, or is not what was booked.
+    Exit code 4: it states less than the release costs, or was changed after signing, or is not what was booked. Exit
+    code 6: nothing of it is refuted, and this version has no recomputation for it, so its price was not checked.
     """
     with plain_errors():
         found = read(file)
@@ -123,14 +126,13 @@ def verify_(
         refused += checked.refused
         if ledger is not None:
             refused += _not_booked(made, Ledger.open(ledger))
-        lines = checked.lines()
-        lines[0] = lines[0].replace("VERIFIED", "REFUSED") if refused else lines[0]
-        lines[1:1] = [f"Refused: {reason}" for reason in refused if reason not in checked.refused]
-        lines += [_who_signed(signature, key is not None, fits)]
+        checked = replace(checked, refused=tuple(refused))
         show(
             {
-                "verified": not refused,
+                "verdict": checked.verdict.lower(),
+                "verified": checked.verified,
                 "refused": refused,
+                "not_checked": list(checked.unchecked),
                 "differences": list(checked.differences),
                 "epsilon": made.epsilon,
                 "computed_epsilon": None if checked.computed is None else checked.computed.epsilon,
@@ -142,10 +144,10 @@ def verify_(
                 "signer_known": key is not None,
             },
             as_json=json_,
-            lines=lines,
+            lines=[*checked.lines(), _who_signed(signature, key is not None, fits)],
         )
-        if refused:
-            raise typer.Exit(REFUSED)
+        if not checked.verified:
+            raise typer.Exit(REFUSED if refused else NOT_CHECKED)
 
 
 def file_of(place: Path) -> Path:

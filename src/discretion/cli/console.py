@@ -15,7 +15,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from discretion.privacy import BudgetExceeded, LedgerError, NotBookable, PublicError, Unreachable
 
-BAD_INPUT, OVER_BUDGET, REFUSED = 2, 3, 4
+BAD_INPUT, OVER_BUDGET, REFUSED, NO_MAP, NOT_CHECKED = 2, 3, 4, 5, 6
+"""Exit codes; NO_MAP: a search ended, and was paid for, without a map. NOT_CHECKED: nothing here computes it again."""
 
 stdout = Console(soft_wrap=True, highlight=False)
 stderr = Console(stderr=True, soft_wrap=True, highlight=False)

@@ -26,23 +26,40 @@ Delta = Annotated[str, typer.Option(help="A number, or n^-1.1 of the number of r
 Ridge = Annotated[float | None, typer.Option(help="Ridge r: observation noise variance is r^2 scale^2.")]
 Scale = Annotated[float | None, typer.Option(help="Posterior scale sigma.")]
 Paths = Annotated[int, typer.Option(help="Number of sample paths from the same records.")]
-Eta = Annotated[float, typer.Option("--prior-noise", "--eta", help="Scale of extra independent prior noise.")]
+Eta = Annotated[float, typer.Option("--prior-noise", "--eta", help="replace: scale of extra prior noise.")]
 Least = Annotated[float | None, typer.Option(help="A lower bound of the kernel on the domain (0 is always safe).")]
-KernelName = Annotated[str | None, typer.Option("--kernel", help="Or its name, with --length-scale and --diameter.")]
+KernelName = Annotated[
+    str | None,
+    typer.Option(
+        "--kernel",
+        help="Or its name, with --length-scale and --diameter; exponential-1d and diagonal name it themselves.",
+    ),
+]
 Length = Annotated[str | None, typer.Option(help="Length scale of the kernel.")]
 Diameter = Annotated[float | None, typer.Option(help="Diameter of the domain, in the units of the length scale.")]
 Alpha = Annotated[float | None, typer.Option(help="Shape of the rational quadratic kernel.")]
 Assumed = Annotated[str, typer.Option("--assumption", help=f"{options.ASSUMPTIONS}.")]
-Relation = Annotated[Neighbours, typer.Option(help="replace: n is public. add-remove: --n is a public bound of it.")]
+Relation = Annotated[
+    Neighbours,
+    typer.Option(
+        help="replace: n is public. add-remove: --n is a public bound of it. replace-response: for --assumption "
+        "response-only."
+    ),
+]
 Rule = Annotated[
     str,
     typer.Option(
-        help="published (the paper's figure), renyi, profile (certified; of several paths numerical), or best: the "
-        "smallest that is proved."
+        help="replace: published (the paper's figure), renyi, profile (certified; of several paths numerical), or "
+        "best: the smallest that is proved. add-remove has one rule."
     ),
 ]
-Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds to look for it; a price is a bound at any time.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Seconds = Annotated[
+    float,
+    typer.Option(
+        "--time-limit", help="replace: seconds to look for it; a price is a bound at any time. add-remove needs none."
+    ),
+]
+Json = options.Json
 
 
 @cost.command("posterior")
@@ -179,17 +196,22 @@ def _account(
     assumption: str,
     neighbours: Neighbours,
 ) -> dict[str, Any]:
-    if neighbours is Neighbours.REPLACE_RESPONSE:
-        raise ValueError("--neighbours is replace or add-remove; --assumption response-only protects responses alone.")
+    if neighbours is Neighbours.REPLACE_RESPONSE and assumption != "response-only":
+        raise ValueError("--neighbours replace-response protects responses alone: give --assumption response-only.")
     if n < 1:
         raise ValueError(f"--n is a whole number >= 1; got {n}.")
+    if least_kernel is None and name is None:
+        name = options.KERNEL_OF.get(assumption)
     if (least_kernel is None) == (name is None):
         raise ValueError("Give --least-kernel, or --kernel with --length-scale and --diameter; one of the two.")
     shape = None if name is None else options.covariance(name, length_scale, alpha)
     least = least_kernel
     if shape is not None:
         if diameter is None or not (math.isfinite(diameter) and diameter > 0):
-            raise ValueError("--kernel needs --diameter, a positive number in the units of the length scale.")
+            raise ValueError(
+                f"--kernel {name} needs --diameter, that of the domain: a positive number in the units of the length "
+                "scale."
+            )
         least = shape.least_value(Ball((0.0,) * _axes(shape), 0.5 * diameter))
     assumed = options.assumption_of(assumption, response_bound, shape)
     if shape is not None:
@@ -206,7 +228,8 @@ def _account(
 
 def _private(context: typer.Context, account: dict[str, Any]) -> dict[str, Any]:
     """The account under add/remove, where n is a public bound of the number of records."""
-    options.refuse_given(context, ("rule", "time_limit", "prior_noise"), "not under --neighbours add-remove")
+    why = "--neighbours add-remove has one rule, computed at once and without prior noise; leave it out"
+    options.refuse_given(context, ("rule", "time_limit", "prior_noise"), why)
     if "delta" not in options.given(context) or context.params["delta"].startswith("n"):
         raise ValueError("--neighbours add-remove: the number of records is private, so --delta must be a number.")
     return {"assumption": account["assumption"], "most_records": account["n"], "paths": account["paths"]}
@@ -257,7 +280,7 @@ def cost_kernel_sum(
     kernels: Annotated[int, typer.Option(help="Kernels, such as one for each length scale.")] = 1,
     contributions: Annotated[int, typer.Option(help="Records that one unit may own.")] = 1,
     least_kernel: Annotated[float, typer.Option(help="A lower bound of the kernel on the domain.")] = 0.0,
-    neighbours: Annotated[Neighbours, typer.Option(help="replace (n public) or add-remove.")] = Neighbours.REPLACE,
+    neighbours: Annotated[Neighbours, options.relation("replace (n public) or add-remove.")] = Neighbours.REPLACE,
     json_: Json = False,
 ) -> None:
     """Epsilon of releasing a kernel sum, or the noise that just meets an epsilon: exact, and free of n and the kernel.

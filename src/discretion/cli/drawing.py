@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from discretion.cli import options
 from discretion.cli.sheet import Floats, Page
 from discretion.cli.tables import Columns, Reading
 from discretion.spatial.raster import suffix
@@ -53,6 +54,7 @@ class Drawing:
             help="Public GeoJSON outline in the table's coordinates; the map stays inside.", rich_help_panel=MAP
         ),
     ] = None
+    grid: options.GridPoints = "60"
     title: Annotated[str | None, typer.Option(help="Title of the map.", rich_help_panel=MAP)] = None
     units: Annotated[str | None, typer.Option(help="Units of the response on the legend.", rich_help_panel=MAP)] = None
     source: Annotated[str, typer.Option(help="Attribution of the data, printed on the map.", rich_help_panel=MAP)] = ""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from discretion.bayesopt.accounting import gradient_loss, gradient_noise, mu_within
+from discretion.cli import options
 from discretion.cli.console import plain_errors, show
 from discretion.cli.cost import calibrate, cost
 from discretion.privacy import GaussianDP, Neighbours, round_up, round_up_significant, smallest
@@ -15,8 +16,7 @@ N = Annotated[int, typer.Option("--n", help="Number of records (public).")]
 Steps = Annotated[int, typer.Option(help="Steps T, fixed in advance.")]
 Clip = Annotated[float, typer.Option(help="Norm B to which each record's gradient is clipped.")]
 Delta = Annotated[float, typer.Option(help="A number in (0, 1).")]
-Relation = Annotated[Neighbours, typer.Option(help="replace, or add-remove with n a public normaliser.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Relation = Annotated[Neighbours, options.relation("replace, or add-remove with n a public normaliser.")]
 
 
 @cost.command("gradient")
@@ -28,7 +28,7 @@ def cost_gradient(
     clip: Clip = 1.0,
     delta: Delta = 1e-5,
     neighbours: Relation = Neighbours.REPLACE,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Epsilon of releasing T noisy means of gradients that were clipped record by record: exact.
 
@@ -52,7 +52,7 @@ def calibrate_gradient(
     clip: Clip = 1.0,
     delta: Delta = 1e-5,
     neighbours: Relation = Neighbours.REPLACE,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """The smallest noise with which T steps together cost at most (epsilon, delta)."""
     with plain_errors():

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
+from discretion.cli import options
 from discretion.cli.certificate import read
-from discretion.cli.console import note, plain_errors, show, stdout
+from discretion.cli.console import REFUSED, note, plain_errors, show
 from discretion.posterior.units import same_unit
 from discretion.privacy import Composing, Ledger, Neighbours, fingerprint, ledgers, round_up
 from discretion.privacy.budget import round_down
-from discretion.privacy.chain import read_export
+from discretion.privacy.chain import parting, read_export
 from discretion.privacy.ledger import Entry
 from discretion.privacy.loss import Guarantee
 from discretion.privacy.signing import SignedCertificate
@@ -34,8 +35,9 @@ Place = Annotated[
 ]
 LARGEST_DELTA = 1e-3
 """Above it `init` says that a budget's delta promises little."""
+WIDTH, INDENT = 80, " " * 7
+"""Of the words below an entry's figures."""
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Table_ = Annotated[
     Path | None, typer.Option("--records", help="File of the private records, for their keyed fingerprint.")
 ]
@@ -78,7 +80,7 @@ def init(
 
 
 @ledger.command("list")
-def list_(place: Place, json_: Json = False) -> None:
+def list_(place: Place, json_: options.Json = False) -> None:
     """The ledgers of a database, by name."""
     with plain_errors():
         found = ledgers(place)
@@ -103,7 +105,7 @@ def list_(place: Place, json_: Json = False) -> None:
 
 
 @ledger.command("show")
-def show_(place: Place, json_: Json = False) -> None:
+def show_(place: Place, json_: options.Json = False) -> None:
     """What was spent and what is left."""
     with plain_errors():
         book = Ledger.open(place)
@@ -130,7 +132,7 @@ def show_(place: Place, json_: Json = False) -> None:
 def spend_report(
     place: Place,
     last: Annotated[int, typer.Option(min=1, help="How many of the latest entries to list.")] = 100,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Who spent what, when; the epsilon of all entries together after each, and what was left then."""
     with plain_errors():
@@ -139,20 +141,21 @@ def spend_report(
         # Entries reserved between the two questions are in the one only.
         shown = entries[max(len(entries) - last, 0) :][: len(after)]
         rows = [_row(book, entry, total) for entry, total in zip(shown, after, strict=False)]
-        if json_:
-            result = {
-                "dataset": book.dataset,
-                "budget_epsilon": book.epsilon,
-                "delta": book.delta,
-                "rule": book.spent().rule,
-                "entries": rows,
-            }
-            show(result, as_json=True, lines=[])
-            return
-        show({}, as_json=False, lines=[_sum(book, book.spent())])
-        stdout.print(_table(rows))
-        stdout.print(*_units(rows), sep="\n", markup=False)
-        if len(shown) < len(entries):
+        spent = book.spent()
+        result = {
+            "dataset": book.dataset,
+            "budget_epsilon": book.epsilon,
+            "delta": book.delta,
+            "neighbours": str(book.neighbours),
+            "composition": str(book.budget.composition),
+            "rule": spent.rule,
+            "spent_epsilon": spent.epsilon,
+            "remaining_epsilon": book.remaining(),
+            "entries_in_all": len(entries),
+            "entries": rows,
+        }
+        show(result, as_json=json_, lines=[_sum(book, spent), *_table(rows), *_units(rows)])
+        if len(shown) < len(entries) and not json_:
             note(f"The last {len(shown)} of {len(entries)} entries; --last {len(entries)} lists all.")
 
 
@@ -165,7 +168,7 @@ def verify(
     ] = None,
     records: Table_ = None,
     key_file: Key = None,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Check that nothing was edited, removed or put in since it was written. Takes an export, too.
 
@@ -177,8 +180,7 @@ def verify(
         if _is_export(place):
             if records is not None:
                 raise ValueError("--records is checked against a ledger, not against an export.")
-            with Path(place).open(encoding="utf-8", errors="replace") as lines:
-                found = read_export(lines, head=head, certificates=certificates)
+            found = read_export(_lines(place), head=head, certificates=certificates)
         else:
             book = Ledger.open(place)
             found = book.verify(head, certificates)
@@ -196,6 +198,36 @@ def verify(
         show(result, as_json=json_, lines=lines)
         if head is None:
             note("Keep the head outside the ledger; verify --head finds if what was written until now is ever gone.")
+
+
+@ledger.command()
+def compare(
+    place: Place,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="Another copy of it, or an export.")],
+    json_: options.Json = False,
+) -> None:
+    """Two copies of a ledger, or exports: are they the same, does one go on from the other, or did they part?
+
+    The chain of each is checked first. Exit code 4 if they parted: what was spent in either counts.
+    """
+    with plain_errors():
+        for each in (place, other):
+            read_export(_lines(each))
+        shared, here, there = parting(_lines(place), _lines(other))
+        if here and there:
+            said = (
+                f"They parted after event {shared}: {_counted(here, 'event', 'events')} more in {place}, {there} in "
+                f"{other}. Losses of both are spent. Go on with one, and reserve in it what only the other has."
+            )
+        elif here or there:
+            newer, older = (place, other) if here else (other, place)
+            said = f"{newer} goes on from {older}: {_counted(here or there, 'event', 'events')} more. Keep the first."
+        else:
+            said = f"They are the same, of {_counted(shared, 'event', 'events')}."
+        result = {"shared_events": shared, "only_in_first": here, "only_in_second": there}
+        show(result, as_json=json_, lines=[said])
+        if here and there:
+            raise typer.Exit(REFUSED)
 
 
 @ledger.command()
@@ -222,6 +254,15 @@ def _key(path: Path | None) -> bytes:
     if path is None:
         raise ValueError("--records needs --key-file: a fingerprint without a key could be guessed.")
     return path.read_bytes()
+
+
+def _lines(place: str) -> Iterator[str]:
+    """The export of a ledger, or the lines of the file that is one."""
+    if not _is_export(place):
+        yield from Ledger.open(place).export()
+        return
+    with Path(place).open(encoding="utf-8", errors="replace") as lines:
+        yield from lines
 
 
 def _is_export(place: str) -> bool:
@@ -257,18 +298,22 @@ def _row(book: Ledger, entry: Entry, total: Guarantee) -> dict[str, Any]:
         "epsilon_after": total.epsilon,
         "epsilon_left": book.budget.left(total.epsilon),
         "reason": entry.reason,
+        "description": entry.description,
     }
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "when (UTC)", "who", "what", "state"):
-        table.add_column(name, overflow="fold")
-    for name in ("alone", "together", "left"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A line of figures for each entry, and below it the words, however long they are."""
+    yield ""
+    yield f"{'':>5}  {'when (UTC)':<16}  {'state':<8}  {'epsilon: alone':>16}  {'so far':>10}  {'left':>10}"
     for row in rows:
-        table.add_row(*_cells(row))
-    return table
+        when = row["created"][:16].replace("T", " ")
+        figures = f"{round_up(row['epsilon_alone'], 4):>16}  {round_up(row['epsilon_after'], 4):>10}"
+        yield f"{row['id']:>5}  {when:<16}  {row['state']:<8}  {figures}  {round_down(row['epsilon_left'], 4):>10}"
+        what = row["what"] if row["n"] is None else f"{row['what']}, n = {row['n']:,}"
+        for words in (f"{what}; by {row['who']}", row["reason"] or ""):
+            yield from textwrap.wrap(words, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
+    yield ""
 
 
 def _units(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -282,12 +327,3 @@ def _units(rows: list[dict[str, Any]]) -> Iterator[str]:
     first, *others = units or [""]
     if not all(same_unit(first, other) for other in others):
         yield "Losses of different units don't add up: the epsilon together is for no unit."
-
-
-def _cells(row: dict[str, Any]) -> Iterator[str]:
-    what = row["what"] if row["n"] is None else f"{row['what']}, n = {row['n']:,}"
-    for text in (str(row["id"]), row["created"][:16].replace("T", " "), row["who"], what, row["state"]):
-        yield text.replace("[", "\\[")
-    yield round_up(row["epsilon_alone"], 4)
-    yield round_up(row["epsilon_after"], 4)
-    yield round_down(row["epsilon_left"], 4)

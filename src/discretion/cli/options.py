@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,11 +19,33 @@ from discretion.posterior.assumptions import (
     ResponseOnly,
     Separated,
 )
+from discretion.privacy import Neighbours
 
 MOST_POINTS = 4_000_000
 """Points of the largest grid: of each point several numbers are kept and written."""
 
 ASSUMPTIONS = "bounded | rkhs:B | separated:Q:DIM | exponential-1d | diagonal | response-only"
+KERNEL_OF = {"exponential-1d": "exponential", "diagonal": "diagonal"}
+"""The kernel of the assumptions that are for one kernel alone: there it need not be named."""
+
+_WHOLE = (Neighbours.REPLACE.value, Neighbours.ADD_REMOVE.value)
+
+
+def relation(words: str, panel: str | None = None) -> Any:
+    """``--neighbours`` of a command that has an account for whole records only: replace or add-remove."""
+    return typer.Option(
+        help=words,
+        parser=_whole,
+        metavar=f"<{'|'.join(_WHOLE)}>",
+        autocompletion=lambda: list(_WHOLE),
+        rich_help_panel=panel,
+    )
+
+
+def _whole(text: str) -> Neighbours:
+    if text not in _WHOLE:
+        raise typer.BadParameter(f"{text!r} is neither replace nor add-remove.")
+    return Neighbours(text)
 
 
 def number(text: str, what: str) -> float:
@@ -192,6 +214,23 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
 def _word(parameter: Any) -> str:
     """What a parameter is called by people: its first option without dashes, or its name."""
     return str(parameter.opts[0]).lstrip("-") if parameter.param_type_name == "option" else str(parameter.name)
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file of these options; the command line wins.",
+        callback=read_config,
+        is_eager=True,
+        rich_help_panel="Output",
+    ),
+]
+GridPoints = Annotated[
+    str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel="The map")
+]
+Delta = Annotated[str, typer.Option(help="A number, or n^-1.1 of the number of records.", rich_help_panel="Privacy")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+OutputJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel="Output")]
 
 
 def given(context: typer.Context) -> list[str]:

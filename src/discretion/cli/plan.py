@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -18,14 +19,16 @@ from discretion.cli.planning import (
     OUTPUT,
     PRIVACY,
     PUBLIC,
-    Config,
     Grid,
     Knowledge,
     Problem,
     prior_lines,
     release_command,
 )
+from discretion.cli.prior import districts_on
+from discretion.gp import Lattice
 from discretion.posterior.planner import MapPlan, PosteriorPlan, plan_map, plan_posterior
+from discretion.posterior.planner.lattices import Graph
 from discretion.posterior.planner.scales import PLANNED_RULES
 from discretion.privacy import round_up_significant
 
@@ -63,11 +66,23 @@ def plan_map_(
     lattice: Annotated[
         bool, typer.Option(help="Simulate posterior paths on hexagons too, in the plane.", rich_help_panel=OUTPUT)
     ] = True,
+    districts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public GeoJSON of districts: simulate those paths on them instead, which finds killing and ridge for "
+            "release --prior districts:FILE.",
+            rich_help_panel=MAP,
+        ),
+    ] = None,
+    gap: Annotated[
+        float,
+        typer.Option(help="--districts: width of gaps between borders that count as shared.", rich_help_panel=MAP),
+    ] = 0.0,
     worlds: Annotated[int, typer.Option(help="Number of simulated worlds.", rich_help_panel=OUTPUT)] = 200,
     seed: Annotated[int, typer.Option(help="Of the public simulation.", rich_help_panel=OUTPUT)] = 0,
     out: Annotated[Path | None, typer.Option(help="Picture of the frontier (PNG).", rich_help_panel=OUTPUT)] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=OUTPUT)] = False,
-    config: Config = None,
+    json_: options.OutputJson = False,
+    config: options.Config = None,
 ) -> None:
     """The best release of a map, whether it would be useful, and the smallest epsilon at which anything is.
 
@@ -76,17 +91,28 @@ def plan_map_(
     """
     with plain_errors():
         prior = known.prior(context, problem, reading)
+        place = grid.parameters(problem.box)
+        graph: bool | Callable[[float], Lattice] = lattice
+        if districts is None:
+            options.refuse_given(context, ("gap",), "only --districts has it")
+        elif not lattice or grid.region is not None or problem.box.dimension != 2:
+            raise ValueError(
+                "--districts are planned in the plane and inside their own outlines: no --region, no --no-lattice."
+            )
+        else:
+            areas = districts_on(problem.box, districts, gap=gap)
+            graph, place = areas.lattice, place | {"region": lambda X: areas.find(X) >= 0}
         with stderr.status("Planning") as status:
             found = plan_map(
                 **problem.parameters(),
-                **grid.parameters(problem.box),
+                **place,
                 prior=prior,
                 threshold=threshold,
                 epsilon=epsilon,
                 epsilons=options.numbers(epsilons, "--epsilons"),
                 floor=floor,
                 posterior=posterior,
-                lattice=lattice,
+                lattice=graph,
                 worlds=worlds,
                 seed=seed,
                 progress=lambda step: status.update(f"{step} ..."),
@@ -118,6 +144,13 @@ def _lines(found: MapPlan) -> list[str]:
         *prior_lines(found.prior),
         "",
     ]
+    for each in found.candidates:
+        if isinstance(each.kernel, Graph):
+            lines += [
+                f"On the districts: --killing {each.kernel.killing:g} --ridge {each.ridge:g}, scale {each.scale:.4g}: "
+                f"IoU {each.iou}, of one path",
+                "",
+            ]
     lines += ["Best map, by epsilon (= means not clearly below):"]
     lines += [f"  {epsilon:g}: {label}" for epsilon, label in found.best.items()]
     return [*lines, "", *_table(found)]
@@ -188,8 +221,8 @@ def plan_posterior_(
     worlds: Annotated[int, typer.Option(help="Number of simulated worlds.", rich_help_panel=OUTPUT)] = 120,
     seed: Annotated[int, typer.Option(help="Of the public simulation.", rich_help_panel=OUTPUT)] = 0,
     jobs: Annotated[int, typer.Option(help="Kernels at once; -1: one a core.", rich_help_panel=OUTPUT)] = 1,
-    json_: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel=OUTPUT)] = False,
-    config: Config = None,
+    json_: options.OutputJson = False,
+    config: options.Config = None,
 ) -> None:
     """Kernel, ridge and scale of the best posterior path at an epsilon, how good it would be, and the release command.
 

@@ -15,7 +15,7 @@ from discretion.gp import Box
 from discretion.posterior.planner import GaussianPrior, PosteriorPlan, Prior, PublicTable
 from discretion.spatial.region import Region
 
-__all__ = ["Config", "Grid", "Knowledge", "Problem", "prior_lines", "release_command"]
+__all__ = ["Grid", "Knowledge", "Problem", "prior_lines", "release_command"]
 
 PUBLIC, PRIVACY, MAP, PRIOR, OF_TABLES, OUTPUT = (
     "The problem",
@@ -25,19 +25,16 @@ PUBLIC, PRIVACY, MAP, PRIOR, OF_TABLES, OUTPUT = (
     "Prior: an earlier PUBLIC table",
     "Output",
 )
-OF_THE_PRIOR = ("prior_kernel", "prior_length_scale", "prior_amplitude", "prior_noise_sd", "prior_mean")
+OF_THE_PRIOR = (
+    "prior_kernel",
+    "prior_length_scale",
+    "prior_length_unit",
+    "prior_amplitude",
+    "prior_noise_sd",
+    "prior_mean",
+)
 OF_THE_TABLE = tuple(each.name for each in fields(tables.Reading))
 COLUMNS = ("covariates", "response")
-
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        help="TOML file of these options; the command line wins.",
-        callback=options.read_config,
-        is_eager=True,
-        rich_help_panel=OUTPUT,
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -58,9 +55,7 @@ class Problem:
             rich_help_panel=PUBLIC,
         ),
     ] = None
-    delta: Annotated[
-        str, typer.Option(help="A number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY)
-    ] = "n^-1.1"
+    delta: options.Delta = "n^-1.1"
 
     @cached_property
     def box(self) -> Box:
@@ -87,9 +82,7 @@ class Problem:
 class Grid:
     """Where it is released."""
 
-    grid: Annotated[
-        str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
-    ] = "60"
+    grid: options.GridPoints = "60"
     length_unit: Annotated[
         str, typer.Option(help="domain or data: what the recommended length scale is in.", rich_help_panel=MAP)
     ] = "domain"
@@ -118,12 +111,21 @@ class Knowledge:
         str, typer.Option(help="exponential, matern32, matern52 or rbf.", rich_help_panel=PRIOR)
     ] = "matern32"
     prior_length_scale: Annotated[
-        float,
+        str,
         typer.Option(
-            help="As a share of each side of the domain; with --length-unit data, of its shortest side.",
+            help="As a share of each side of the domain; with --length-unit data, of its shortest side. Or one for "
+            "each covariate, with commas.",
             rich_help_panel=PRIOR,
         ),
-    ] = 0.2
+    ] = "0.2"
+    prior_length_unit: Annotated[
+        str,
+        typer.Option(
+            help="data: --prior-length-scale is in the covariates' own units, such as 3000 for 3 km of metres; one is "
+            "the same length in every direction. domain: a share of the sides.",
+            rich_help_panel=PRIOR,
+        ),
+    ] = "domain"
     prior_amplitude: Annotated[
         float | None,
         typer.Option(help="Standard deviation of the field; a sixth of the response range.", rich_help_panel=PRIOR),
@@ -153,8 +155,11 @@ class Knowledge:
         """The prior; ``unused`` are options that need a table. ValueError for options without effect."""
         if self.public_table is None:
             options.refuse_given(context, (*OF_THE_TABLE, *unused), "only --public-table has it")
-            own = (self.prior_length_scale, self.prior_amplitude, self.prior_noise_sd, self.prior_mean)
-            return GaussianPrior(*own, self.prior_kernel)
+            if self.prior_length_unit not in ("domain", "data"):
+                raise ValueError(f"--prior-length-unit is domain or data; got {self.prior_length_unit!r}.")
+            lengths = options.per_axis(self.prior_length_scale, "--prior-length-scale")
+            own = (lengths, self.prior_amplitude, self.prior_noise_sd, self.prior_mean)
+            return GaussianPrior(*own, self.prior_kernel, self.prior_length_unit)
         options.refuse_given(context, OF_THE_PRIOR, "--public-table takes its place")
         if not self.covariates or not self.response:
             raise ValueError("--public-table needs --covariates and --response.")

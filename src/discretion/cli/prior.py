@@ -29,7 +29,7 @@ from discretion.spatial.projection import Projection
 from discretion.spatial.raster import suffix, write_geoparquet
 from discretion.spatial.region import Region
 
-__all__ = ["AreaSheet", "PriorOptions", "graph_of"]
+__all__ = ["AreaSheet", "PriorOptions", "districts_on", "graph_of"]
 
 PANEL = "The model: a public lattice or districts"
 MOST_CELLS = 200_000
@@ -116,25 +116,7 @@ class PriorOptions:
         return Areas.of_tiles(lattice)
 
     def _districts(self, file: Path, box: Box, projection: Projection | None) -> Areas:
-        districts = Districts.read(file, self.name_column, tolerance=self.gap)
-        if districts.crs is not None and projection is not None and not projection.same(districts.crs):
-            raise ValueError(
-                f"{file} says that its coordinates are {districts.crs}, and --crs is {projection.crs}: convert the "
-                "districts to the system of the table first."
-            )
-        beyond = districts.beyond(box.lower, box.upper)
-        if len(beyond) == len(districts.names):
-            raise ValueError(f"{file}: no district lies in --domain; is it in the table's coordinates?")
-        if beyond:
-            raise ValueError(
-                f"{file}: districts outside --domain: {_few(beyond)}. Widen --domain, or leave them out of FILE."
-            )
-        if len(districts.names) > 1 and districts.islands:
-            islands, names = districts.islands, districts.names
-            alone = f"{len(islands)} of {len(names)} districts share no border ({_few(islands)})"
-            if len(islands) == len(names):
-                raise ValueError(f"{file}: {alone}. If their borders leave gaps, --gap WIDTH closes them.")
-            note(f"{alone}: they learn nothing of one another. If borders leave gaps, --gap WIDTH closes them.")
+        districts = districts_on(box, file, self.name_column, self.gap, projection)
         killing = 0.3 if self.killing is None and self.share is None else self.killing
         return Areas.of_districts(districts, districts.lattice(killing, share=self.share))
 
@@ -142,6 +124,32 @@ class PriorOptions:
         """Refuse what areas can't be written as."""
         if "geotiff" in wanted:
             raise ValueError("--formats geotiff: a lattice or districts are no grid of points; use geoparquet.")
+
+
+def districts_on(
+    box: Box, file: Path, name: str | None = None, gap: float = 0.0, projection: Projection | None = None
+) -> Districts:
+    """Public districts that lie on the domain; every refusal comes before a record is read."""
+    districts = Districts.read(file, name, tolerance=gap)
+    if districts.crs is not None and projection is not None and not projection.same(districts.crs):
+        raise ValueError(
+            f"{file} says that its coordinates are {districts.crs}, and --crs is {projection.crs}: convert the "
+            "districts to the system of the table first."
+        )
+    beyond = districts.beyond(box.lower, box.upper)
+    if len(beyond) == len(districts.names):
+        raise ValueError(f"{file}: no district lies in --domain; is it in the table's coordinates?")
+    if beyond:
+        raise ValueError(
+            f"{file}: districts outside --domain: {_few(beyond)}. Widen --domain, or leave them out of FILE."
+        )
+    if len(districts.names) > 1 and districts.islands:
+        islands, names = districts.islands, districts.names
+        alone = f"{len(islands)} of {len(names)} districts share no border ({_few(islands)})"
+        if len(islands) == len(names):
+            raise ValueError(f"{file}: {alone}. If their borders leave gaps, --gap WIDTH closes them.")
+        note(f"{alone}: they learn nothing of one another. If borders leave gaps, --gap WIDTH closes them.")
+    return districts
 
 
 def _few(names: list[str]) -> str:
@@ -154,7 +162,7 @@ def graph_of(file: Path, words: Mapping[str, Any]) -> Lattice:
         try:
             return Lattice.of_precision(load_npz(file))
         except (OSError, KeyError) as error:
-            raise ValueError(f"--prior {file} is no sparse matrix of SciPy: {error}") from None
+            raise ValueError(f"--prior {file} is no sparse matrix of SciPy: {str(error).rstrip('.')}.") from None
     if words.get("graph") != "districts":
         raise ValueError(f"--prior {file}: the certificate's graph is {words.get('graph')!r}, not districts.")
     killing, share = words.get("killing"), words.get("share")

@@ -12,8 +12,10 @@ from discretion.cli import options, prior, tables
 from discretion.cli.console import note, plain_errors, show, steps
 from discretion.cli.drawing import Drawing, Files
 from discretion.cli.groups import grouped
+from discretion.cli.protection import Protection
 from discretion.cli.report import add_page
 from discretion.cli.sheet import PathSheet, Sheet, SumSheet, check_geotiff, claim_folder
+from discretion.gp.cluster import Dask, connected
 from discretion.posterior import (
     KernelSumMechanism,
     KernelSumRelease,
@@ -23,8 +25,7 @@ from discretion.posterior import (
     PosteriorMechanism,
 )
 from discretion.posterior.planner import MapPlan, PublicTable, plan_map
-from discretion.posterior.units import ONE_ROW, same_unit, unit_in_words
-from discretion.privacy import Ledger, Neighbours, PublicError, SystemRandomness, round_up, round_up_significant
+from discretion.privacy import Neighbours, PublicError, SystemRandomness, round_up, round_up_significant
 from discretion.spatial.areas import Areas
 from discretion.spatial.hexagons import unit_of_privacy
 
@@ -47,6 +48,7 @@ def release(
     columns: tables.Columns,
     reading: tables.Reading,
     graph: prior.PriorOptions,
+    protection: Protection,
     drawing: Drawing,
     files: Files,
     *,
@@ -87,7 +89,7 @@ def release(
         float | None,
         typer.Option(
             help="Ridge r: the observation noise variance is r^2 scale^2; 300, or 6 on a lattice, if left out. Large "
-            "ridges cost little.",
+            "ridges cost little; discretion plan map finds one, also for districts.",
             rich_help_panel=KERNEL,
         ),
     ] = None,
@@ -120,6 +122,14 @@ def release(
             rich_help_panel=KERNEL,
         ),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="posterior: compute the paths on the dask cluster of this scheduler, such as tls://scheduler:8786, "
+            "whose workers see the private records.",
+            rich_help_panel=KERNEL,
+        ),
+    ] = None,
     public_table: Annotated[
         Path | None,
         typer.Option(
@@ -134,40 +144,16 @@ def release(
             rich_help_panel=PRIVACY,
         ),
     ] = None,
-    delta: Annotated[
-        str,
-        typer.Option(help="Target delta: a number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY),
-    ] = "n^-1.1",
     neighbours: Annotated[
         Neighbours,
         typer.Option(
-            help="replace: the number of rows is public. add-remove: it is private; needs --delta as a number.",
+            help="replace: the number of rows is public. add-remove: it is private; needs --delta as a number. "
+            "replace-response: for --assumption response-only.",
             rich_help_panel=PRIVACY,
         ),
     ] = Neighbours.REPLACE,
-    most_records: Annotated[
-        int | None,
-        typer.Option(
-            help="Public bound of the number of rows, where that is private: under add-remove, and for kernel sums of "
-            "several rows a unit.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
     paths: Annotated[int, typer.Option(help="Number of sample paths to release.", rich_help_panel=PRIVACY)] = 1,
     assumption: Annotated[str | None, typer.Option(help=f"{options.ASSUMPTIONS}.", rich_help_panel=PRIVACY)] = None,
-    unit: Annotated[
-        str,
-        typer.Option(
-            help="What one row is, or with --unit-id one unit, in words, for the certificate.", rich_help_panel=PRIVACY
-        ),
-    ] = ONE_ROW,
-    unit_id: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that says whose each row is: the promise is then for all rows of one unit, not for one row.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
     max_per_unit: Annotated[
         int | None,
         typer.Option(
@@ -176,34 +162,8 @@ def release(
             rich_help_panel=PRIVACY,
         ),
     ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            help="Ledger that pays: a file or a postgresql:// URL (discretion ledger init makes one).",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
-    other_unit: Annotated[
-        bool,
-        typer.Option(
-            "--other-unit",
-            help="Book in a ledger whose earlier entries protect another unit: their epsilons then add up for nobody.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = False,
-    grid: Annotated[
-        str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
-    ] = "60",
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=OUTPUT)] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file of these options; the command line wins.",
-            callback=options.read_config,
-            is_eager=True,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    json_: options.OutputJson = False,
+    config: options.Config = None,
 ) -> None:
     """Publish a map of a private table, with a certificate of what it costs.
 
@@ -220,15 +180,16 @@ def release(
         else:
             options.refuse_given(context, OF_GRAPHS, "only --prior has it")
         box, names, (low, high) = columns.box, columns.names, columns.range
-        shape = options.counts(grid, box.dimension)
+        shape = options.counts(drawing.grid, box.dimension)
         middle = 0.5 * (low + high) if centre is None else centre
         points = math.prod(shape)
         most_of_one = 1 if max_per_unit is None else max_per_unit
-        several_sums = mechanism == "kernel-sum" and unit_id is not None and most_of_one > 1
+        several_sums = mechanism == "kernel-sum" and protection.unit_id is not None and most_of_one > 1
         n_is_private = neighbours is Neighbours.ADD_REMOVE or several_sums
-        memory = f"--grid {grid} has {points:,} points; posterior paths need memory in its square, so at most"
+        memory = f"--grid {drawing.grid} has {points:,} points; posterior paths need memory in its square, so at most"
         mistakes = (
             *drawing.mistakes(columns),
+            *protection.mistakes(columns, neighbours, most_of_one if several_sums else 1),
             (length_unit not in ("domain", "data"), f"--length-unit is domain or data; got {length_unit!r}."),
             (
                 mechanism not in MECHANISMS and not on_graph,
@@ -237,6 +198,10 @@ def release(
             (
                 mechanism == "posterior" and points > MOST_POINTS,
                 f"{memory} {MOST_POINTS:,}. --mechanism kernel-sum takes larger grids.",
+            ),
+            (
+                cluster is not None and mechanism != "posterior",
+                "--cluster computes posterior paths; give --mechanism posterior with it.",
             ),
             (
                 mechanism == "auto"
@@ -251,29 +216,10 @@ def release(
                 public_table is not None and public_table.exists() and table.exists() and public_table.samefile(table),
                 "--public-table is the private table itself: a plan made from it is a release that nobody paid for.",
             ),
-            (
-                (most_records is None) == (neighbours is Neighbours.ADD_REMOVE) and not several_sums,
-                "--neighbours add-remove and --most-records, a public bound of the number of rows, go together.",
-            ),
-            (
-                several_sums and most_records is None,
-                "--max-per-unit above 1: a unit may have more or fewer rows, so their number is private; give "
-                "--most-records, a public bound of it.",
-            ),
-            (
-                n_is_private and delta.startswith("n"),
-                f"--{'max-per-unit' if several_sums else 'neighbours add-remove'}: the number of rows is private, so "
-                "--delta must be a number.",
-            ),
             (most_of_one < 1, f"--max-per-unit must be at least 1; got {most_of_one}."),
             (
-                max_per_unit is not None and unit_id is None,
+                max_per_unit is not None and protection.unit_id is None,
                 "--max-per-unit needs --unit-id, the column that says whose each row is.",
-            ),
-            (
-                unit_id is not None and columns.aggregate_ is not None,
-                "--aggregate makes one record of each hexagon, in which the rows of many units are mixed; there is no "
-                "account of units for that. Leave --unit-id out, or release the rows themselves.",
             ),
             (
                 mechanism == "auto" and most_of_one > 1,
@@ -297,14 +243,14 @@ def release(
                 raise ValueError(mistake)
         wanted = files.wanted(columns)
         rules = columns.rules(reading)
-        who = unit_of(unit, unit_id, most_of_one)
+        who = protection.who(most_of_one)
         if rules.lattice is not None:
             who = unit_of_privacy(rules.lattice, columns.minimum_count, length=rules.length)
         common: dict[str, Any] = {
             "neighbours": neighbours,
             "unit": who.rstrip("."),
             "contributions": most_of_one,
-        } | ({} if most_records is None else {"most_records": most_records})
+        } | protection.bound()
         of_paths: dict[str, Any] = {"response_range": (low, high), "centre": middle, "paths": paths}
         of_paths |= {} if rule is None else {"rule": rule}
         own: dict[str, dict[str, Any]] = {}
@@ -318,6 +264,8 @@ def release(
                 )
             own["lattice"] = {"lattice": areas.lattice, "ridge": 6.0 if ridge is None else ridge} | of_paths
         else:
+            if "kernel" not in options.given(context):
+                kernel = options.KERNEL_OF.get(assumption or "", kernel)
             covariance = options.covariance(kernel, length_scale, alpha)
             bound = max(high - middle, middle - low)
             common |= {
@@ -333,6 +281,7 @@ def release(
                 "jitter": jitter,
                 "prior_noise": prior_noise,
                 "assumption": None if assumption is None else options.assumption_of(assumption, bound, covariance),
+                "engine": None if cluster is None else Dask(),
             }
             own["kernel-sum"] = {"kernels": covariance, "response_ranges": (low, high), "centres": (middle,)}
         if mechanism == "auto":
@@ -346,30 +295,29 @@ def release(
             _ = standing_in.factor_error  # refuses a prior too near to a singular one
         if outline is not None and box.dimension == 2 and not on_graph:
             drawing.check_region(common["locations"])
-        if ledger is not None and "://" not in ledger and not Path(ledger).exists():
-            raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
-        book = None if ledger is None else Ledger.open(ledger)
-        if book is not None and not other_unit:
-            _check_unit(book, common["unit"])
+        book = protection.book()
+        if book is not None:
+            book.check_unit(common["unit"])
         claim_folder(files.out, FILES, files.force)
         if columns.projection is None:
             tables.warn_of_degrees(names, box)
         elif "geotiff" in wanted:
             check_geotiff(files.out, box, columns.projection, common["unit"])
 
-        with steps() as step:
+        with connected(cluster), steps() as step:
             step("Reading the table")
             public = None
             if public_table is not None:
                 earlier = rules.read(public_table)
                 public = PublicTable(earlier.covariates, earlier.response, public_table.name)
-            records = rules.read(table, unit_id)
-            if unit_id is not None:
+            protection.check_table(book, table)
+            records = rules.read(table, protection.unit_id)
+            if protection.unit_id is not None:
                 records = records.bounded(most_of_one)
             tables.report(files.private_report, records)
             # Under add/remove the true number enters nothing.
-            n = records.n if most_records is None else most_records
-            common["delta"] = options.delta_of(delta, n)
+            n = records.n if protection.most_records is None else protection.most_records
+            common["delta"] = protection.delta_at(n)
             if not n_is_private and common["delta"] * n >= 1.0:
                 note(
                     f"delta = {common['delta']:g} is 1/n or more: a release could publish whole records and keep the "
@@ -497,23 +445,3 @@ def _planned(plan: MapPlan, own: dict[str, dict[str, Any]]) -> str:
     else:
         own["kernel-sum"] |= {"kernels": found.kernel}
     return found.mechanism
-
-
-def _check_unit(book: Ledger, unit: str) -> None:
-    """Refuse a ledger that has an entry for another unit: what both lose adds up for neither."""
-    for entry in book.entries():
-        booked = entry.description.get("unit")
-        if isinstance(booked, str) and not same_unit(booked, unit):
-            raise ValueError(
-                f"Entry {entry.id} of the ledger protects another unit ({booked}) than this release ({unit}), and "
-                "losses of different units don't add up. Nothing was spent. Give each unit a ledger of its own; "
-                "--other-unit books here all the same."
-            )
-
-
-def unit_of(words: str, unit_id: str | None, most: int) -> str:
-    """Who is protected, in words."""
-    if unit_id is None:
-        return words
-    owner = f"one value of the column {unit_id!r}, with all its rows" if words == ONE_ROW else words
-    return unit_in_words(owner, most)

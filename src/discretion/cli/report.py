@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from discretion.cli import options
 from discretion.cli.console import note, plain_errors, show
 from discretion.cli.sheet import Page
 from discretion.privacy import Ledger
@@ -56,7 +57,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Where the page goes; by default report.html in the folder.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of a page that is made anew from the files.")] = None,
     units: Annotated[str | None, typer.Option(help="Units of the response, likewise.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json_: options.Json = False,
 ) -> None:
     """Write the page of a finished release: map, privacy in words, price, budget, how to check it. One file.
 

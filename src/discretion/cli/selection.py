@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from discretion.cli import options
 from discretion.cli.console import note, plain_errors, show
 from discretion.cli.cost import calibrate, cost
 from discretion.cli.groups import grouped
@@ -41,8 +42,6 @@ from discretion.selection.planner import (
 from discretion.selection.repetitions import Binomial, Capped, Fixed, NegativeBinomial, Poisson, Repetitions
 
 BASES = {"gaussian": "mu", "pure": "epsilon", "zcdp": "rho"}
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class Runs:
 
 @cost.command("selection")
 @grouped
-def cost_selection(one: OneRun, several: Runs, json_: Json = False) -> None:
+def cost_selection(one: OneRun, several: Runs, json_: options.Json = False) -> None:
     """Epsilon of releasing the best of a random number of private runs, beside that of one run."""
     with plain_errors():
         result = _account(one.loss(), several.law(), one)
@@ -148,7 +147,7 @@ def calibrate_selection(
     solve: Annotated[
         str, typer.Option(help="What to find: base (the budget of one run) or mean (of the runs).")
     ] = "base",
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """The largest budget of one run, or the largest mean number of runs, within a total epsilon.
 
@@ -201,7 +200,7 @@ def plan_selection(
         int | None, typer.Option("--most-runs", help="Leave out laws that exceed this one time in a hundred.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Draw the comparison: a .png, .svg or .pdf file.")] = None,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Laws of the number of runs that find a good candidate equally often, the cheapest in privacy first."""
     with plain_errors():

@@ -21,6 +21,7 @@ from discretion.posterior.decoder import Decoder
 from discretion.posterior.excursion import Polygon, agreed, excursion_polygons, smooth
 from discretion.privacy import round_up, round_up_significant
 from discretion.report.folder import PAGE
+from discretion.report.reading import contrast
 from discretion.spatial.geojson import multipolygon, points, write_geojson
 from discretion.spatial.maps import Key, draw_map, draw_paths
 from discretion.spatial.projection import Projection
@@ -262,16 +263,13 @@ class PathSheet(Sheet):
 
     def _shown(self, fields: Floats) -> tuple[Floats, dict[str, Any]]:
         """What the colours say: the response where the ridge leaves its size alone, else its size in noise."""
-        mechanism, page = self.release.mechanism, self.page
-        n = self.release.certificate.n if mechanism.n_is_public else mechanism.most_records
-        if mechanism.ridge**2 <= (n or 0):
+        page, release = self.page, self.release
+        read = contrast(release.mechanism.parameters(), release.certificate.n)
+        if read is None:
             return fields, {"units": page.units, "value_label": page.tick}
-        # A large ridge shrinks the path towards the centre: its values are a contrast, not the response.
-        spread, centre = np.hypot(mechanism.scale, mechanism.prior_noise), mechanism.centre
-        assert centre is not None
-        return (fields - centre) / spread, {
-            "units": f"{page.units}: above (+) or below (-) {page.amount(centre)}, in noise sd",
-            "threshold": None if page.threshold is None else float((page.threshold - centre) / spread),
+        return read(fields), {
+            "units": read.units(page.units, page.amount(read.centre)),
+            "threshold": None if page.threshold is None else float(read(page.threshold)),
         }
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from discretion.cli import options
 from discretion.cli.console import note, plain_errors, show
-from discretion.cli.cost import Json
 from discretion.studies import BACKENDS, SCALES, STUDIES, Run, backend, reports
 
 _NAMES = "  \n".join(f"**{name}**: {words}" for name, (_, words) in STUDIES.items())
@@ -23,7 +23,7 @@ def study(
     data: Annotated[Path | None, typer.Option(help="Folder of data sets that are not bundled (london).")] = None,
     run_on: Annotated[str, typer.Option("--backend", help=f"{', '.join(BACKENDS)}.")] = "loky",
     address: Annotated[str | None, typer.Option(help="Of a dask or ray cluster; a local one if left out.")] = None,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """A table or figure of Maciazek 2026 from simulated worlds, beside the published figures.
 

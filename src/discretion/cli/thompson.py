@@ -26,7 +26,6 @@ Range = Annotated[str, typer.Option(help="In place of it: range low:high that re
 Private = Annotated[str, typer.Option(help="responses (actions are public), or records (covariates private as well).")]
 Rule = Annotated[str, typer.Option(help="For records: closed-form, or renyi (certified; takes seconds).")]
 Delta = Annotated[float, typer.Option(help="A number in (0, 1).")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @cost.command("thompson")
@@ -41,7 +40,7 @@ def cost_thompson(
     private: Private = "responses",
     rule: Rule = "closed-form",
     delta: Delta = 1e-5,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Epsilon of a run of Thompson sampling, however records react to actions.
 
@@ -64,7 +63,7 @@ def calibrate_thompson(
     private: Private = "responses",
     rule: Rule = "closed-form",
     delta: Delta = 1e-5,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """The smallest constant scale with which the whole run costs at most (epsilon, delta)."""
     with plain_errors():

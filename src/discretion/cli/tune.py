@@ -13,10 +13,11 @@ import numpy as np
 import typer
 
 from discretion.cli import options, tables, winner
-from discretion.cli.console import note, plain_errors, show, steps
+from discretion.cli.console import NO_MAP, note, plain_errors, show, steps
 from discretion.cli.drawing import Drawing, Files
 from discretion.cli.groups import grouped
-from discretion.cli.release import FILES, KINDS, MOST_POINTS, ONE_ROW, unit_of
+from discretion.cli.protection import Protection
+from discretion.cli.release import FILES, KINDS, MOST_POINTS
 from discretion.cli.report import add_page
 from discretion.cli.selection import law_family
 from discretion.cli.sheet import check_geotiff, claim_folder
@@ -25,7 +26,6 @@ from discretion.posterior.agreement import Agreement, MeanAgreement
 from discretion.posterior.records import Records
 from discretion.privacy import (
     GaussianDP,
-    Ledger,
     Neighbours,
     PrivacyLoss,
     Randomness,
@@ -38,8 +38,6 @@ from discretion.selection.search import SelectionMechanism
 from discretion.selection.within import search_within
 from discretion.spatial.hexagons import unit_of_privacy
 
-NO_MAP = 5
-"""Exit code of a search that ended, and was paid for, without a map."""
 LAWS = ("poisson", "geometric", "logarithmic", "tnb")
 TUNED = ("kernel-sum", "posterior")
 POSTERIOR_ONLY = ("ridge", "paths", "rule", "fraction", "smooth_")
@@ -56,6 +54,7 @@ def tune(
     ],
     columns: tables.Columns,
     reading: tables.Reading,
+    protection: Protection,
     drawing: Drawing,
     files: Files,
     *,
@@ -110,33 +109,12 @@ def tune(
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Runs at the same time.", rich_help_panel=SEARCH)] = 1,
-    delta: Annotated[
-        str, typer.Option(help="A number, or n^-1.1 of the number of records.", rich_help_panel=PRIVACY)
-    ] = "n^-1.1",
     neighbours: Annotated[
         Neighbours,
-        typer.Option(
-            help="replace: the number of rows is public. add-remove: it is private; needs --delta as a number.",
-            rich_help_panel=PRIVACY,
+        options.relation(
+            "replace: the number of rows is public. add-remove: it is private; needs --delta as a number.", PRIVACY
         ),
     ] = Neighbours.REPLACE,
-    most_records: Annotated[
-        int | None, typer.Option(help="add-remove: public bound of the number of rows.", rich_help_panel=PRIVACY)
-    ] = None,
-    unit: Annotated[
-        str,
-        typer.Option(help="What one row, or with --unit-id one unit, is, in words.", rich_help_panel=PRIVACY),
-    ] = ONE_ROW,
-    unit_id: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that says whose each row is; one row of each takes part, picked at random.",
-            rich_help_panel=PRIVACY,
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None, typer.Option(help="Ledger that pays: a file or a postgresql:// URL.", rich_help_panel=PRIVACY)
-    ] = None,
     journal: Annotated[
         Path | None,
         typer.Option(
@@ -147,19 +125,8 @@ def tune(
     resume: Annotated[
         bool, typer.Option(help="Take an interrupted search up: same draws, no second price.", rich_help_panel=PRIVACY)
     ] = False,
-    grid: Annotated[
-        str, typer.Option(help="Grid points along each axis, such as 60 or 60,40.", rich_help_panel=MAP)
-    ] = "60",
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=OUTPUT)] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file of these options; the command line wins.",
-            callback=options.read_config,
-            is_eager=True,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    json_: options.OutputJson = False,
+    config: options.Config = None,
 ) -> None:
     """Choose kernel, length scale and ridge on a private table, and publish the map they make: one price for both.
 
@@ -168,18 +135,19 @@ def tune(
     """
     with plain_errors():
         box, names, (low, high) = columns.box, columns.names, columns.range
-        grid_shape = options.counts(grid, box.dimension)
+        grid_shape = options.counts(drawing.grid, box.dimension)
         middle = 0.5 * (low + high) if centre is None else centre
         scored = score or ("held-out" if public_table is None else "public")
         n_is_private = neighbours is Neighbours.ADD_REMOVE
-        keep = _journal(journal, ledger)
+        keep = _journal(journal, protection.ledger)
         mistakes = (
             *drawing.mistakes(columns),
+            *protection.mistakes(columns, neighbours),
             (length_unit not in ("domain", "data"), f"--length-unit is domain or data; got {length_unit!r}."),
             (mechanism not in TUNED, f"--mechanism is {' or '.join(TUNED)}; got {mechanism!r}."),
             (
                 mechanism == "posterior" and math.prod(grid_shape) > MOST_POINTS,
-                f"--grid {grid} has more than {MOST_POINTS:,} points, too many for posterior paths.",
+                f"--grid {drawing.grid} has more than {MOST_POINTS:,} points, too many for posterior paths.",
             ),
             (not 0 < epsilon < math.inf, f"--epsilon, of everything, must be positive; got {epsilon:g}."),
             (not mean > 0, f"--mean, the mean number of runs, must be positive; got {mean:g}."),
@@ -195,19 +163,6 @@ def tune(
                 "--public-table is the private table itself: a score of it would be paid by nobody.",
             ),
             (not 0 < validation_share < 1, f"--validation-share must lie in (0, 1); got {validation_share:g}."),
-            (
-                (most_records is None) == n_is_private,
-                "--neighbours add-remove and --most-records, a public bound of the number of rows, go together.",
-            ),
-            (
-                n_is_private and delta.startswith("n"),
-                "--neighbours add-remove: the number of rows is private, so --delta must be a number.",
-            ),
-            (
-                unit_id is not None and columns.aggregate_ is not None,
-                "--aggregate makes one record of each hexagon, in which the rows of many units are mixed; there is no "
-                "account of units for that. Leave --unit-id out, or tune on the rows themselves.",
-            ),
             *(
                 (
                     each is not None and each.resolve().is_relative_to(files.out.resolve()),
@@ -224,7 +179,7 @@ def tune(
         if scored == "public":
             options.refuse_given(context, ("validation_share",), "only --score held-out has it")
         wanted, rules = files.wanted(columns), columns.rules(reading)
-        who = unit_of(unit, unit_id, 1)
+        who = protection.who()
         if rules.lattice is not None:
             who = unit_of_privacy(rules.lattice, columns.minimum_count, length=rules.length)
         common: dict[str, Any] = {
@@ -234,7 +189,7 @@ def tune(
             "coordinates": "unit" if length_unit == "domain" else "data",
             "neighbours": neighbours,
             "unit": who.rstrip("."),
-        } | ({} if most_records is None else {"most_records": most_records})
+        } | protection.bound()
         scales = options.choices(length_scale, "--length-scale")
         kernels = [kernel(name.strip(), scale) for name in kernel_.split(",") for scale in scales]
         tried: list[dict[str, Any]] = [{"kernels": each} for each in kernels]
@@ -252,10 +207,10 @@ def tune(
         agreement = Agreement((low, high), drawing.threshold, drawing.below, drawing.fraction, drawing.smooth_)
         if box.dimension == 2:
             drawing.check_region(common["locations"])
-        if ledger is not None and "://" not in ledger and not Path(ledger).exists():
-            raise ValueError(f"{ledger}: no such ledger; discretion ledger init {ledger} ... makes one.")
         _check_journal(keep, resume)
-        book = None if ledger is None else Ledger.open(ledger)
+        book = protection.book()
+        if book is not None:
+            book.check_unit(common["unit"])
         claim_folder(files.out, {*FILES, winner.SEARCH_FILE}, files.force or resume)
         if columns.projection is None:
             tables.warn_of_degrees(names, box)
@@ -273,22 +228,23 @@ def tune(
                 earlier = rules.read(public_table)
                 with_it = MeanAgreement(agreement, Records(earlier.covariates, earlier.response))
                 goal = PublicScore(with_it, f"{agreement.name}, in {public_table.name}, declared public")
-            read = rules.read(table, unit_id)
+            protection.check_table(book, table)
+            read = rules.read(table, protection.unit_id)
             whole = read
 
             def picked(records: Records, randomness: Randomness) -> Records:
                 """One row of each unit; the same again where a search is taken up."""
-                if unit_id is None:
+                if protection.unit_id is None:
                     return records
                 one = whole.bounded(1, randomness)
                 return Records(one.covariates, one.response, one.units)
 
-            read = read if unit_id is None else read.bounded(1)
+            read = read if protection.unit_id is None else read.bounded(1)
             tables.report(files.private_report, read)
             records = Records(whole.covariates, whole.response, whole.units)
             # Under add/remove the true number enters nothing.
-            n = read.n if most_records is None else most_records
-            common["delta"] = options.delta_of(delta, n)
+            n = read.n if protection.most_records is None else protection.most_records
+            common["delta"] = protection.delta_at(n)
             step("Finding the price of a run")
 
             def search_of(one: float) -> SelectionMechanism:

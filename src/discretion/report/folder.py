@@ -22,21 +22,18 @@ from discretion.posterior.excursion import Polygon, excursion_polygons, smooth
 from discretion.privacy.certificate import Certificate
 from discretion.privacy.html import line_chart
 from discretion.privacy.signing import SignedCertificate, read_certificate
+from discretion.report.reading import Contrast, amount, asks, contrast, in_words, path_layer, read_as, shares
 from discretion.report.scene import Layer, Line, Scene, View
 
 __all__ = [
     "PAGE",
     "STATED",
-    "amount",
-    "asks",
     "digest",
     "earlier",
-    "in_words",
     "read_certificate_file",
     "read_line",
     "read_scene",
     "read_tuning",
-    "shares",
 ]
 
 PAGE = "report.html"
@@ -110,11 +107,13 @@ def read_scene(folder: Path, made: Certificate, view: View) -> Scene | None:
     def surface(values: Floats) -> Floats:
         return values.reshape(x.size, y.size).T
 
+    read = None
     if "value_sum" in columns:
         layers = _sums(columns, _settings(folder, made), view, surface, inside)
         lines = _stated(folder, outlines, places, view, threshold, below)
     else:
-        layers, lines = _paths(columns, view, surface, inside, asked, (x, y), threshold, below)
+        read = contrast(_settings(folder, made), made.n)
+        layers, lines = _paths(columns, view, surface, inside, asked, (x, y), threshold, below, read)
         lines = (*_stated(folder, outlines, places, view, threshold, below), *lines)
     between = len(lines) >= 2 and lines[0].name.startswith("Surely yes") and lines[1].name.startswith("Surely no")
     shown = inside & np.isfinite(layers[0].values)
@@ -134,7 +133,7 @@ def read_scene(folder: Path, made: Certificate, view: View) -> Scene | None:
         region=view.region,
         plane=view.plane,
         metres=view.metres,
-        words=in_words(layers[0].name, layers[0].values[inside], threshold, below, view, answers),
+        words=in_words(layers[0].name, layers[0].values[inside], threshold, below, view, answers, read),
     )
 
 
@@ -145,7 +144,7 @@ def _settings(folder: Path, made: Certificate) -> dict[str, Any]:
     return made.parameters["common"] | json.loads((folder / "tuning.json").read_text(encoding="utf-8"))["choice"]
 
 
-def read_line(folder: Path, view: View) -> str:
+def read_line(folder: Path, made: Certificate, view: View) -> str:
     """What was released along one covariate, as a chart of at most three lines; empty where there is no such thing."""
     table = _table_of(folder)
     if table is None:
@@ -156,8 +155,10 @@ def read_line(folder: Path, view: View) -> str:
     if len(axes) != 1 or not values:
         return ""
     order = np.argsort(columns[axes[0]])
-    lines = [(name.replace("_", " "), columns[axes[0]][order], columns[name][order]) for name in values]
+    read = None if "value_sum" in columns else contrast(_settings(folder, made), made.n)
+    lines = [(name.replace("_", " "), columns[axes[0]][order], read_as(columns[name][order], read)) for name in values]
     label = view.units if "value_sum" not in columns else "released sums"
+    label = label if read is None else read.units(label, amount(read.centre, view))
     return line_chart(lines, x_label=axes[0], y_label=label, words=f"What was released along {axes[0]}.")  # pyright: ignore[reportArgumentType]
 
 
@@ -198,16 +199,17 @@ def _paths(
     axes: tuple[Floats, Floats],
     threshold: float | None,
     below: bool,
+    read: Contrast | None,
 ) -> tuple[tuple[Layer, ...], tuple[Line, ...]]:
-    """The mean of the paths and each of them, on one scale; and the outline of each."""
+    """The mean of the paths and each of them, on one scale, read as they can be; and the outline of each."""
     paths = [surface(values) for name, values in columns.items() if name.startswith("path_")]
     sd = float(asked.get("smoothing_cells") or 0.0)
     fields = [smooth(each, sd) if sd else each for each in paths]
-    ends = _ends(np.stack(fields), np.broadcast_to(inside, (len(fields), *inside.shape)))
     shown = fields[:MOST_PATHS]
     named = [(f"Path {i + 1}", each) for i, each in enumerate(shown)]
     mean = [("Mean of the paths", np.mean(fields, axis=0))] if len(fields) > 1 else []
-    layers = tuple(Layer(name, each, view.units, view.logarithm, ends) for name, each in mean + named)
+    ends = _ends(read_as(np.stack(fields), read), np.broadcast_to(inside, (len(fields), *inside.shape)))
+    layers = tuple(path_layer(name, each, view, ends, read) for name, each in mean + named)
     if threshold is None or len(fields) == 1:
         return layers, ()
     lines = tuple(
@@ -223,57 +225,6 @@ def _ends(values: Floats, inside: NDArray[np.bool_]) -> tuple[float, float] | No
     if not shown.size or shown.min() == shown.max():
         return None
     return float(shown.min()), float(shown.max())
-
-
-def in_words(
-    name: str,
-    values: Floats,
-    threshold: float | None,
-    below: bool,
-    view: View,
-    answers: tuple[float, float, float] | None = None,
-) -> str:
-    """The map in words: the estimate as an estimate, and beside it what the noise leaves sure."""
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return "No place has records enough near for a value to be shown."
-    text = f"{name}: from {amount(float(finite.min()), view)} to {amount(float(finite.max()), view)}."
-    if threshold is not None:
-        yes = np.count_nonzero(finite <= threshold if below else finite >= threshold) / finite.size
-        side = "at most" if below else "at least"
-        text += f" The estimate is {side} {amount(threshold, view)} at {_percent(yes)} of the places shown"
-        if answers is not None:
-            sure, open_, not_ = map(_percent, answers)
-            text += f"; surely so at {sure}, undecided at {open_}, surely not at {not_}. Sure is meant against the "
-            text += "noise of privacy, not against chance in the records"
-        text += "."
-    return text
-
-
-def asks(threshold: float, below: bool, view: View) -> str:
-    """The question that confidence sets answer."""
-    return f"Is the local mean {'at most' if below else 'at least'} {amount(threshold, view)}?"
-
-
-def shares(yes: NDArray[np.bool_], maybe: NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Shares of surely so, undecided and surely not, from the inner and the outer set at the places shown."""
-    count = max(yes.size, 1)
-    sure, no = np.count_nonzero(yes) / count, np.count_nonzero(~(yes | maybe)) / count
-    return sure, np.count_nonzero(maybe & ~yes) / count, no
-
-
-def _percent(share: float) -> str:
-    """A share in whole percent, where 0 % is nowhere and 100 % everywhere."""
-    if 0.0 < share < 0.005:
-        return "under 1\xa0%"
-    return "over 99\xa0%" if 0.995 <= share < 1.0 else f"{100 * share:.0f}\xa0%"
-
-
-def amount(value: float, view: View) -> str:
-    """A value in words; of a logarithm also the number it is of."""
-    if not view.logarithm or abs(value) > 300:
-        return f"{value:.4g}"
-    return f"{value:.4g} ({float(f'{math.exp(value):.3g}'):,.6g})"
 
 
 # --- outlines

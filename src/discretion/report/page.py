@@ -241,8 +241,9 @@ def _verify(contents: Contents) -> str:
     commands.append("sha256sum certificate.json")
     code = escape("\n".join(commands))
     explained = (
-        "discretion certificate verify computes every number of the certificate again from its parameters; it can't "
-        "tell whether the release was made as stated, for which there are signatures and the ledger."
+        "discretion certificate verify computes every number of the certificate again from its parameters: VERIFIED; "
+        "REFUSED, where a claim is refuted; or NOT CHECKED, where that version can't compute it again. It can't tell "
+        "whether the release was made as stated, for which there are signatures and the ledger."
     )
     named = f"Beside this page: {', '.join(contents.names)}." if contents.names else ""
     return (

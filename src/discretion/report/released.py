@@ -22,17 +22,14 @@ from discretion.report.document import document
 from discretion.report.folder import (
     PAGE,
     STATED,
-    amount,
-    asks,
     earlier,
-    in_words,
     read_certificate_file,
     read_line,
     read_scene,
     read_tuning,
-    shares,
 )
 from discretion.report.page import Contents, audit_piece, page, tuning_piece
+from discretion.report.reading import amount, asks, contrast, in_words, path_layer, read_as, shares
 from discretion.report.scene import Layer, Line, Scene, View
 from discretion.selection.outcome import SelectionRelease
 
@@ -106,7 +103,7 @@ def report_folder(
     findings = []
     if source.is_dir() and (tuning := read_tuning(folder)) is not None:
         findings.append(("What was chosen", tuning_piece(tuning)))
-    if source.is_dir() and (line := read_line(folder, view)):
+    if source.is_dir() and (line := read_line(folder, made, view)):
         findings.insert(0, ("What was released", line))
     names = tuple(sorted(p.name for p in folder.iterdir() if p.name in _FILES)) if source.is_dir() else ()
     return page(Contents(made, view, scene, tuple(findings), ledger, _dictionary(audit), signed, names))
@@ -269,9 +266,11 @@ def _sums(release: KernelSumRelease, view: View) -> Scene | None:
 def _on_a_line(release: PathRelease, view: View) -> str:
     order = np.argsort(release.locations[:, 0])
     x = release.locations[order, 0].tolist()
-    lines = [(name, x, each[order].tolist()) for name, each in _named(release.values)[:3]]
+    read = contrast(release.mechanism.parameters(), release.certificate.n)
+    lines = [(name, x, read_as(each[order], read).tolist()) for name, each in _named(release.values)[:3]]
     words = f"{len(release.values)} released paths along the covariate."
-    return html.line_chart(lines, x_label="covariate", y_label=view.units, words=words)
+    label = view.units if read is None else read.units(view.units, amount(read.centre, view))
+    return html.line_chart(lines, x_label="covariate", y_label=label, words=words)
 
 
 def _paths(release: PathRelease, view: View) -> Scene | None:
@@ -280,16 +279,19 @@ def _paths(release: PathRelease, view: View) -> Scene | None:
         return None
     box, shape, (x, y) = found
     named = [(name, each.reshape(shape).T) for name, each in _named(release.values)]
-    ends = float(release.values.min()), float(release.values.max())
+    read = contrast(release.mechanism.parameters(), release.certificate.n)
+    all_ = read_as(release.values, read)
+    ends = float(all_.min()), float(all_.max())
     ends = ends if ends[0] < ends[1] else None
-    layers = tuple(Layer(name, each, view.units, view.logarithm, ends) for name, each in named)
+    layers = tuple(path_layer(name, each, view, ends, read) for name, each in named)
     lines: tuple[Line, ...] = ()
     if view.threshold is not None:
         lines = tuple(
             Line(name, excursion_polygons(each, x, y, view.threshold, above=not view.below), i > 0, i == 0)
             for i, (name, each) in enumerate(named)
         )
-    return Scene(box, shape, layers, lines=lines, plane=view.plane, metres=view.metres)
+    words = in_words(layers[0].name, layers[0].values, view.threshold, view.below, view, read=read)
+    return Scene(box, shape, layers, lines=lines, plane=view.plane, metres=view.metres, words=words)
 
 
 def _search(release: LocalSearchRelease) -> str:

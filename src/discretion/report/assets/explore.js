@@ -115,8 +115,12 @@
     // Drawn by this page's own server from numbers alone.
     at("chart").replaceChildren(
       document.importNode(new DOMParser().parseFromString(found.chart, "text/html").body.firstChild, true));
-    at("command").textContent = found.command;
-    at("calibration").textContent = found.calibration;
+    for (const name of ["command", "calibration"]) {
+      // An option stays on one line with its value.
+      const parts = found[name].split(/ (?=--)/).map((textContent) =>
+        Object.assign(document.createElement("span"), { textContent }));
+      at(name).replaceChildren(...parts.flatMap((part, i) => (i ? [" ", part] : [part])));
+    }
   };
   const showWorld = (found) => {
     const colour = released.colours(found.ramp), [columns, rows_] = found.grid;

@@ -263,10 +263,15 @@
 
   // --- what is said
 
-  const short = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 });
+  // Four digits, and as many more as tell a hundredth of the scale apart.
+  const short = (value, { low, high }) => {
+    const more = Math.ceil(Math.log10(Math.max(Math.abs(low), Math.abs(high)) / (high - low)));
+    const digits = Math.min(Math.max(4, 3 + more), 12);
+    return Number(value.toPrecision(digits)).toLocaleString("en", { maximumSignificantDigits: digits });
+  };
   const exp = (value) => Number(Math.exp(value).toPrecision(3)).toLocaleString("en");
   const said = (value, layer, between = " ") =>
-    short(value) + (layer.logarithm && Math.abs(value) < 300 ? `${between}(${exp(value)})` : "");
+    short(value, layer) + (layer.logarithm && Math.abs(value) < 300 ? `${between}(${exp(value)})` : "");
   const nearest = (x, y) => {
     if (data.grid) {
       const i = Math.round((x - box.x) / dx), j = Math.round((box.y + box.h - y) / dy);

@@ -15,6 +15,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -96,9 +97,18 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = 30
 
+    def handle(self) -> None:
+        """Answer, unless the page was closed or loaded anew before its answer was there."""
+        with suppress(ConnectionError):
+            super().handle()
+
     def do_GET(self) -> None:
-        """Answer, or refuse without a reason: 403."""
-        parts = urlsplit(self.path)
+        """Answer, or refuse without a reason: 403; 400 for what is no address."""
+        try:
+            parts = urlsplit(self.path)
+        except ValueError:
+            self._send(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", "This is no address.\n")
+            return
         _, token, *rest = parts.path.split("/", 2) if parts.path.count("/") >= 2 else ("", "", "")
         if not (self._own_host() and self._own_page() and hmac.compare_digest(token.encode(), self._token)):
             self._send(HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", "Refused.\n")
