@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
-from discretion.bilevel import LogisticRegressionCV, RidgeCV
+from discretion.bilevel import HuberRidgeCV, LogisticRegressionCV, RidgeCV
 from discretion.posterior import KernelSum, PosteriorSampler
 from discretion.privacy import SeededRandomness
 from discretion.selection import NegativeBinomial, PrivateLogisticRegression, PrivateRidge, PrivateSearchCV
@@ -22,6 +22,7 @@ ESTIMATORS = {
     "ridge": PrivateRidge(4.0, mu=1.0, **SEED),
     "logistic": PrivateLogisticRegression((0, 1), noise=50.0, **SEED),
     "ridge cv": RidgeCV(4.0, epsilon=50.0, penalties=(1.0, 10.0), **SEED),
+    "huber cv": HuberRidgeCV(4.0, corner=1.0, epsilon=50.0, penalties=(1.0, 10.0), **SEED),
     "logistic cv": LogisticRegressionCV((0, 1), epsilon=50.0, penalties=(1.0, 10.0), **SEED),
 }  # fmt: skip
 

@@ -178,6 +178,8 @@ def test_the_certificate_is_that_of_the_search_everywhere():
     assert release.certificate.mechanism == release.winner.certificate.mechanism == "private-selection"
     assert "Numbers lie in [0, 1]." in release.certificate.enforced
     assert release.certificate.unit == "one number"
+    (said,) = (line for line in release.certificate.declared if "nothing checked" in line)
+    assert said.startswith("Each row of the table is one number; nothing checked this")
 
 
 def release_base():

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from discretion.privacy import Ledger, LedgerError, PrivacyLoss, Randomness, State, SystemRandomness
+from discretion.privacy import Ledger, LedgerError, Neighbours, PrivacyLoss, Randomness, State, SystemRandomness
 from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
+from discretion.privacy.paid import describes
 from discretion.privacy.release import library_version
 from discretion.selection.beforehand import check_number, check_price, check_proposals
 from discretion.selection.bounds import Rule
@@ -235,6 +236,15 @@ class _Journalled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._mechanism, name)
 
+    # What makes a mechanism stands in the class: from Python 3.12 on nothing else counts.
+    @property
+    def name(self) -> str:
+        return self._mechanism.name
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self._mechanism.neighbours
+
     @property
     def repeatable(self) -> bool:
         """Whether all noise of every candidate follows from the key, as far as can be seen."""
@@ -290,7 +300,7 @@ class _Once:
             )
         if known.state is State.FAILED:
             raise LedgerError("The ledger says that this search failed. Move its journal away and begin anew.")
-        if _text(description) != _text(known.description) or self._stored(loss) != self._stored(known.loss, read=True):
+        if not describes(known, description) or self._stored(loss) != self._stored(known.loss, read=True):
             raise LedgerError("The ledger's entry of this search is for another plan or another price.")
         if known.state is State.BOOKED and not self._journal.finished:
             raise LedgerError(

@@ -29,6 +29,7 @@ from discretion.privacy import (
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.records import check_labelled
+from discretion.privacy.units import whose_rows
 from discretion.selection.minimiser import BLOCK, logistic_minimiser
 
 __all__ = [
@@ -201,6 +202,7 @@ class _LinearMechanism:
             randomness=randomness,
             loss=self.privacy_loss(told),
             enforced=(f"Covariates are shortened to length {self.feature_bound:g}, row by row.", *enforced, *cap),
+            declared=whose_rows(self.unit),
             limits=("The last bits of the released numbers: the proof is for exact Gaussian noise.",),
         )
 

@@ -23,6 +23,7 @@ from discretion.privacy.certificate import LIMITS as EVERY_LIMIT
 from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
+from discretion.privacy.units import booked_unit, whose_rows
 from discretion.selection.beforehand import check_candidate
 from discretion.selection.bounds import Rule
 from discretion.selection.extensions import SharedRate, Threshold
@@ -384,17 +385,21 @@ class SelectionMechanism:
         """The certificate of the search; what a run promises besides its price holds on."""
         own = winner.certificate if isinstance(winner, Release) else None
         # What a run declares of its settings is true of the candidates, and not of the one that was chosen.
-        said = [f"Of every candidate, before the search: {line}" for line in (own.declared if own else ())]
+        unit = self.unit_in_words or ("one record" if own is None else own.unit)
+        # the winner may say how many records a unit has
+        told = () if own is None else (*own.enforced, *own.declared)
+        whose = () if any("of one unit of privacy" in line for line in told) else whose_rows(unit)
+        lines = [line for line in (own.declared if own else ()) if line not in whose]
+        said = [f"Of every candidate, before the search: {line}" for line in lines]
         names = sorted({each.name for each in self.candidates if declared(each)})
         said += [f"What one run costs is as declared: {', '.join(names)}."] if names else []
         limits = (*(own.limits if own else ()), *(PADDED if self.pad else LIMITS))
         limit = () if self.limit is None else (f"Which runs take over {self.limit.seconds:g} s: {self.limit.because}",)
-        unit = self.unit or next((each.unit for each in self.candidates if getattr(each, "unit", None)), None)
         certificate = Certificate.issue(
             self,  # pyright: ignore[reportArgumentType]
             n=n if self.n_is_public else None,
             delta=self.delta,
-            unit=unit or ("one record" if own is None else own.unit),
+            unit=unit,
             randomness=key.stream("certificate"),
             loss=self.privacy_loss(n),
             enforced=(
@@ -403,12 +408,17 @@ class SelectionMechanism:
                 if self.proposals is None
                 else "The candidates, their weights, the law and the box of proposals were fixed beforehand.",
             ),
-            declared=(*said, *self.score.declared, CHOSEN_BLINDLY, *limit),
+            declared=(*said, *whose, *self.score.declared, CHOSEN_BLINDLY, *limit),
             limits=tuple(line for line in dict.fromkeys(limits) if line not in EVERY_LIMIT),
             created=key.drawn,
         )
         parameters = certificate.parameters | {"run_losses": self.stated_losses(n)}
         return replace(certificate, parameters=parameters, bookable=certificate.bookable and bookable(winner))
+
+    @property
+    def unit_in_words(self) -> str | None:
+        """The unit of privacy, as ledgers have it: by default that of the candidates, if they name it."""
+        return self.unit or next(filter(None, map(booked_unit, self.candidates)), None)
 
     def _wait(self, start: float) -> None:
         """Sleep until the next multiple of the deadline; one, unless a run could not be stopped at its limit."""
