@@ -134,7 +134,7 @@ def browser() -> Iterator[Browser]:
     options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(programs[1]))
-    driver.set_script_timeout(30)
+    driver.set_script_timeout(120)
     try:
         yield Browser(driver)
     finally:

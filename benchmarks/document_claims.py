@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+
+from typer.testing import CliRunner
 
 from benchmarks.browser import WIDTHS, axe, browser, find
 from benchmarks.documents import PAGES, Page, page
 from benchmarks.given import given
 from benchmarks.harness import Measured, claim
 from benchmarks.site import build, follow
+from discretion.cli import app
+from discretion.datasets import london_sales
 
 SHOWN = ("docs/choosing-epsilon.md", "docs/guarantees.md", "docs/migration.md")
 """Pages that show what Python prints."""
@@ -49,6 +55,27 @@ def documents_run() -> Measured:
     commands = sum(1 for path in PAGES for _ in Page(path).commands())
     sketches = sum(block.language == "python" and block.sketch for block in blocks)
     return Measured(f"{len(blocks)} blocks, {sketches} sketches; {commands} commands", sketches <= 3)
+
+
+@claim(
+    "report",
+    "docs/tutorial.md from its first line to its last, every command and the Python: cpu time",
+    "< 120 s",
+    slow=True,
+)
+def tutorial_minutes() -> Measured:
+    tutorial, start = page("docs/tutorial.md"), time.process_time()
+    with _elsewhere() as folder:
+        for year, name in ((2018, "sales.csv.gz"), (2017, "earlier.csv.gz")):
+            (folder / name).write_bytes(london_sales(year).read_bytes())
+        for each in tutorial.commands():
+            done = CliRunner().invoke(app, each.words)
+            if bool(done.exit_code) != any(line.startswith("error:") for line in each.shown):
+                return Measured(f"{each.words}: {done.output}", False)
+        with redirect_stdout(io.StringIO()):
+            tutorial.run({"__name__": "document"})
+    seconds = time.process_time() - start
+    return Measured(f"{seconds:.0f} s", seconds < 120)
 
 
 @claim(

@@ -227,7 +227,7 @@ def peak_memory() -> Measured:
     slow=True,
 )
 def fresh_clone_demo() -> Measured:
-    both = ("map.png", "excursion.geojson", "certificate.json")
+    both = ("map.png", "excursion.geojson", "certificate.json", "report.html")
     wanted = [f"london/{name}" for name in ("sums.csv", "sums.geojson", *both)]
     wanted += [f"london_paths/{name}" for name in ("paths.csv", "paths.geojson", *both)]
     with tempfile.TemporaryDirectory() as folder:

@@ -55,7 +55,7 @@ from discretion.gp import Box
 from discretion.spatial import read_table
 pyarrow.parquet.write_table(pa.table({"x": [0.1, 0.2], "y": [1.0, 2.0]}), "t.parquet")
 records = read_table("t.parquet", covariates=["x"], response="y", domain=Box((0,), (1,)), response_range=(0, 3))
-assert len(records.y) == 2
+assert records.n == 2
 """,
     "raster": """
 import numpy as np
@@ -78,6 +78,8 @@ import numpy as np
 from discretion.gp import RBF, Box
 from discretion.posterior import KernelSumMechanism
 from discretion.privacy.interchange import to_opendp_measurement
+from opendp.mod import enable_features
+enable_features("contrib", "honest-but-curious")
 mechanism = KernelSumMechanism(RBF(0.2), domain=Box((0, 0), (1, 1)), response_ranges=(0, 1), scale=2.0, delta=1e-5,
                                grid=(4, 4))
 assert to_opendp_measurement(mechanism, n=100) is not None
@@ -88,19 +90,29 @@ generate_key("steward.key")
 assert read_private_key("steward.key") is not None
 """,
     "postgres": """
-from discretion.privacy import Ledger
+from discretion.privacy import Ledger, LedgerError
 try:
-    Ledger.open("postgresql://nobody@127.0.0.1:1/none")
-except ImportError:
-    raise
-except Exception as error:
-    assert "password" not in str(error)
+    Ledger.open("postgresql://nobody:pw-7f3@127.0.0.1:1/none")
+except LedgerError as error:
+    assert "cannot be reached" in str(error) and "pw-7f3" not in str(error), error
 """,
     "optuna": """
 import numpy as np
 from discretion.bayesopt import Linear, minimize, to_optuna
 release = minimize(lambda x: np.full(50, x**2), {"x": Linear(-2, 2)}, n=50, steps=2, clip=4.0, mu=1.0)
 assert len(to_optuna(release, study_name="s").trials) == 2
+""",
+    "dask": """
+import dask, numpy as np
+from distributed import Client, LocalCluster
+from discretion import Box, PosteriorSampler
+from discretion.gp.cluster import Dask
+X = np.random.default_rng(0).uniform(size=(50, 2))
+in_memory = {f"distributed.worker.memory.{limit}": False for limit in ("target", "spill", "pause")}
+local = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+with dask.config.set(in_memory), LocalCluster(**local) as cluster, Client(cluster):
+    sampler = PosteriorSampler(Box((0, 0), (1, 1)), (-1, 1), ridge=20.0, scale=0.1, delta=1e-3, grid=4, engine=Dask())
+    assert sampler.fit(X, X[:, 0]).release_.on_grid().shape == (1, 4, 4)
 """,
     "jax": """
 from discretion.bilevel.backends import JaxBackend
@@ -113,8 +125,30 @@ assert TorchBackend() is not None
     "botorch": """
 from discretion.posterior.botorch import PathModel
 """,
+    "ray": """
+import os
+os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+import ray
+from joblib import parallel_config
+from ray.util.joblib import register_ray
+from discretion.audit import PathGame, repeated
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+register_ray()
+game, size = PathGame(ridge=3.0, scale=0.5), {"repetitions": 2, "shadows": 50, "trials": 50, "delta": 1e-3}
+with parallel_config("ray", n_jobs=1):
+    there = repeated(game, **size)
+ray.shutdown()
+assert there.auc == repeated(game, **size).auc
+""",
+    "peers": """
+import celerite2, gpytorch, tinygp
+from discretion.posterior.botorch import PathModel
+""",
 }
 """What must run with each extra installed from the wheel alone."""
+
+TORCH = ("torch", "peers")
+"""In the names of extras that bring PyTorch."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +183,7 @@ def tried(wheel: Path, extra: str, folder: Path, *, also: tuple[str, ...] = (), 
     python = home / "venv" / "bin" / "python"
     _run([sys.executable, "-m", "venv", str(home / "venv")])
     what = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
-    if "torch" in extra:  # the build for the processor alone; the other is gigabytes larger
+    if any(each in extra for each in TORCH):  # the build for the processor alone; the other is gigabytes larger
         also = ("torch==2.13.0", *also)
     steps = (
         [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", what, *also],
@@ -183,7 +217,9 @@ def oldest(folder: Path, *areas: str) -> str:
 
 
 def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)[:200]}: {(done.stdout + done.stderr).strip()[-2000:]}")
 
 
 def main(words: list[str]) -> int:

@@ -15,13 +15,12 @@ compared world by world.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from discretion.gp import RBF, Exponential, Kernel
 from discretion.posterior import Bounded, Exponential1D
@@ -31,6 +30,7 @@ from discretion.posterior.rules import published_epsilon
 from discretion.posterior.sensitivity import mean_sensitivity_operator, posterior_variance_bound
 from discretion.posterior.worlds import Worlds
 from discretion.privacy.conversion import renyi_to_epsilon
+from discretion.studies.path_sampler import PathSampler
 from studies.excursion_settings import (
     EPSILONS,
     LENGTHS,
@@ -141,46 +141,6 @@ def equal_epsilon_scales(
     }
 
 
-# --- exact posterior paths ----------------------------------------------------------------------------------------
-
-
-class Sampler:
-    """Exact posterior paths at fixed nodes T by conditioning joint prior draws (Matheron's rule).
-
-    With g ~ N(0, k + nugget) at T and X jointly and e ~ N(0, (r^2 - nugget) I), g_X + e has covariance
-    A = K + r^2 I and
-
-        mu_T = k_X(T)^T A^{-1} y,        g_T - k_X(T)^T A^{-1} (g_X + e)  ~  N(0, k_D(T, T) + nugget I),
-
-    so that mu_T plus ``scale`` times the latter is a path with the constant nugget. The nodes are factorised once; one
-    draw of g serves all ridges.
-    """
-
-    def __init__(self, kernel: Kernel, nodes: Floats) -> None:
-        self.kernel, self.nodes = kernel, nodes
-        self.root = _root(kernel(nodes), NUGGET)
-
-    def paths(
-        self, X: Floats, Y: Floats, ridges: tuple[float, ...], releases: int, rng: np.random.Generator
-    ) -> Iterator[tuple[Floats, Floats]]:
-        """For each ridge the means (q, m) of responses Y (n, q) and ``releases`` centred paths (releases, m)."""
-        cross, gram = self.kernel(self.nodes, X), self.kernel(X)
-        weights = solve_triangular(self.root, cross, lower=True)
-        z = rng.standard_normal((len(self.nodes), releases))
-        at_nodes = self.root @ z
-        at_records = weights.T @ z
-        at_records += _root(gram - weights.T @ weights, NUGGET) @ rng.standard_normal((len(X), releases))
-        e = rng.standard_normal((len(X), releases))
-        for r in ridges:
-            noisy = at_records + np.sqrt(r * r - NUGGET) * e
-            solved = cross @ cho_solve((_root(gram, r * r), True), np.hstack([Y, noisy]))
-            yield solved[:, : Y.shape[1]].T, (at_nodes - solved[:, Y.shape[1] :]).T
-
-
-def _root(gram: Floats, diagonal: float) -> Floats:
-    return cholesky(gram + diagonal * np.eye(len(gram)), lower=True, overwrite_a=True, check_finite=False)
-
-
 # --- the study ----------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +178,7 @@ class Study(NamedTuple):
     ) -> dict[tuple[Case, float, float], Floats]:
         """IoU (worlds,), mean over releases, of the cases that ``scales`` names at each (ridge, width)."""
         setting = simulator(self.dimension, self.n, 0.0)
-        sampler = Sampler(kernel, setting.domain.grid(setting.grid))
+        sampler = PathSampler(kernel, setting.domain.grid(setting.grid), NUGGET)
         ridges = tuple(sorted({ridge for ridge, _ in scales}))
         noises, first = list(worlds), next(iter(worlds.values()))
         assert all(np.array_equal(each.covariates, first.covariates) for each in worlds.values())

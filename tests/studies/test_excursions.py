@@ -10,11 +10,11 @@ from discretion.gp.dense import DensePosterior
 from discretion.posterior import Exponential1D
 from discretion.posterior.certified import CertifiedTable
 from discretion.posterior.rules import published_epsilon
+from discretion.studies.path_sampler import PathSampler
 from studies import excursions, posterior_excursions
 from studies.excursion_settings import NUGGET, test_worlds
 from studies.excursions import LADDER, Gain, excursion_rows, tables
 from studies.posterior_excursions import (
-    Sampler,
     equal_epsilon_scales,
     least_scales,
     operator_epsilon,
@@ -101,7 +101,7 @@ def test_paths_have_exactly_the_posterior_law(kernel):
     size = len(nodes) + 2 * len(X)
     ridges = (0.5, 2.0, 100.0)
     for ridge, (means, centred) in zip(
-        ridges, Sampler(kernel, nodes).paths(X, Y, ridges, size, Unit(size)), strict=True
+        ridges, PathSampler(kernel, nodes, NUGGET).paths(X, Y, ridges, size, Unit(size)), strict=True
     ):
         for y, mean in zip(Y.T, means, strict=True):
             exact = DensePosterior(kernel, ridge, X, y)

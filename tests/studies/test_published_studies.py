@@ -45,15 +45,12 @@ def test_batched_paths_have_the_posterior_covariance(batch):
         np.testing.assert_allclose(np.cov(drawn[:, w]), exact, atol=5.0 * exact.max() / math.sqrt(20_000))
 
 
-def test_paths_on_the_square_have_the_posterior_law(monkeypatch):
+def test_marginals_on_the_square_are_the_dense_ones(monkeypatch):
     nodes = np.array([[0.1, 0.2], [0.5, 0.5], [0.9, 0.4]])
     monkeypatch.setattr(excursions_2d, "NODES", nodes)
     rng = np.random.default_rng(0)
     X, y = rng.random((12, 2)), rng.normal(size=12)
     dense = DensePosterior(Exponential(0.3), 0.7, X, y)
-    drawn = excursions_2d.PathSampler(0.3).draw(X, y, 0.7, 0.5, 40_000, rng)
-    np.testing.assert_allclose(drawn.mean(axis=0), dense.mean(nodes), atol=0.01)
-    np.testing.assert_allclose(np.cov(drawn.T), 0.25 * dense.covariance(nodes), atol=0.005)
     ((mean, deviation, trace),) = excursions_2d.marginals(X, y, 0.3, [0.7])
     np.testing.assert_allclose(mean, dense.mean(nodes), atol=1e-12)
     np.testing.assert_allclose(deviation**2, np.diag(dense.covariance(nodes)), rtol=1e-9)
@@ -86,13 +83,42 @@ def test_the_search_never_sees_the_worlds_it_is_scored_on(monkeypatch):
     """Other worlds of the score, the same choice."""
     monkeypatch.setattr(excursions_1d, "LENGTHS", (0.1, 0.5))
     monkeypatch.setattr(excursions_1d, "ROUNDS", 0)
-    settings = {"search": 6, "paths": 3, "reject": True, "account": excursions_1d.PRINTED, "seed": 0}
+    settings = {"search": 6, "paths": 3, "reject": True, "account": excursions_1d.TABLES, "seed": 0}
     few, more = (excursions_1d.excursion_row(40, 0.5, worlds=count, **settings) for count in (5, 9))
     assert few["free"] == more["free"]
     assert few["private"] == more["private"]
     assert few["cut"] == more["cut"]
     assert few["private"]["epsilon"] < 9.0
-    assert few["accounts"][1] < few["accounts"][0] == pytest.approx(few["private"]["epsilon"])
+    accounts = few["accounts"]
+    assert accounts["closed forms"] <= accounts["tables"] < accounts["as printed"]
+    assert accounts["tables"] == pytest.approx(few["private"]["epsilon"])
+
+
+def corollary_1(squared, n, length, ridge, scale):
+    """Least epsilon over many orders; `squared` is that of the mean sensitivity over M^2 Phi, sup |mean| <= M = 1."""
+    kappa = np.exp(-1.0 / length)
+    V = 1.0 - kappa**2 * (n - 1) / (n - 1 + ridge**2)
+    phi, tau = np.where(ridge**2 <= V, 1.0 / (4.0 * ridge**2), V / (V + ridge**2) ** 2), V / ridge**2
+    excess = np.concatenate([np.geomspace(1e-6, 0.1, 20_000), np.linspace(0.1, 0.999_99, 200_000)])[:, None] / tau
+    order = 1.0 + excess
+    covariance = -np.log1p(-order * excess * tau**2 / (1.0 + tau)) / (2.0 * excess)
+    mean = squared * phi + order * np.minimum(V * squared * phi, 4.0) / (ridge**2 - excess * V)
+    renyi = covariance + order / (2.0 * scale**2) * mean
+    return (renyi + np.log(excess / order) - (np.log(1e-3) + np.log(order)) / excess).min(axis=0)
+
+
+def test_the_accounts_of_the_tables():
+    """On the square Theorem 3.1 with the coupled bound; on the line half the square of the printed sensitivity."""
+    costs = excursions_2d.epsilons([0.5, 0.135], [1.3, 8.0], [0.18, 0.0375])
+    np.testing.assert_allclose(costs, [1001.8114494441, 5.7987384371956], rtol=1e-9)
+    length, ridge, scale = np.array([0.14, 0.5]), np.array([6.0, 0.5]), np.array([0.06, 0.3])
+    setting = 100, length, ridge, scale
+    tables, printed, closed = (excursions_1d.epsilons(account, *setting) for account in excursions_1d.ACCOUNTS)
+    np.testing.assert_allclose(tables, corollary_1(8.0, *setting), rtol=1e-6)
+    np.testing.assert_allclose(printed, corollary_1(16.0, *setting), rtol=1e-6)
+    assert (closed <= tables * (1.0 + 1e-9)).all()
+    assert (tables < printed).all()
+    assert np.isinf(excursions_1d.epsilons("tables", 100, 0.5, 1.0, 0.0))
 
 
 def test_most_paths_agree_with_the_account_and_its_reference():

@@ -1,6 +1,6 @@
 """Table 3 of Maciazek 2026: excursion sets of one posterior path on the unit square.
 
-n = 400, delta = n^-1.1, budget epsilon < 9 (closed forms of this library for any kernel), exponential kernel. The
+n = 400, delta = n^-1.1, budget epsilon < 9 (account of the table: `TablesOnTheSquare`), exponential kernel. The
 generator of the paper's fields is not public; `BlobWorlds` stands in for it and says what it draws. Maps are 40 x 40
 (the paper searches on 80 x 80); a path is smoothed by a Gaussian of 2 nodes before it is cut at 0.
 """
@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
+from scipy.linalg import eigh
 from scipy.ndimage import gaussian_filter
 from scipy.special import log_ndtr
 
 from discretion.gp import Exponential
-from discretion.posterior.account import posterior_epsilon
-from discretion.posterior.assumptions import Bounded
+from discretion.posterior.rules import published_epsilon
 from discretion.posterior.worlds import BlobWorlds, Worlds
-from discretion.studies.published import beside
+from discretion.studies.path_sampler import PathSampler
+from discretion.studies.published import TablesOnTheSquare, beside
 from discretion.studies.running import Report, Run, quartiles, spread
 
 Floats = NDArray[np.float64]
@@ -69,15 +69,15 @@ class Choice:
 
 
 def epsilons(length_scale: Any, ridge: Any, scale: Any) -> Floats:
-    """Closed forms for bounded responses, arrays."""
-    return posterior_epsilon(
+    """Under the account of the table, arrays."""
+    return published_epsilon(
         n=N,
         ridge=ridge,
         scale=scale,
         delta=N**-1.1,
-        assumption=Bounded(1.0),
+        assumption=TablesOnTheSquare(1.0),
         least_kernel=np.exp(-math.sqrt(2.0) / np.asarray(length_scale)),
-    ).epsilon
+    )[0]
 
 
 def marginals(X: Floats, y: Floats, length_scale: float, ridges: Iterable[float]) -> list[tuple[Floats, Floats, float]]:
@@ -147,29 +147,6 @@ def iou(found: NDArray[np.bool_], inside: NDArray[np.bool_]) -> Floats:
     return np.where(union == 0, 1.0, np.count_nonzero(found & inside, axis=-1) / np.maximum(union, 1))
 
 
-class PathSampler:
-    """Exact posterior paths at the nodes by conditioning joint prior draws (Matheron's rule), for one kernel.
-
-    The jitter is in the records' noise as well: g_X + e has covariance K + r^2 I exactly.
-    """
-
-    def __init__(self, length_scale: float) -> None:
-        self.kernel = Exponential(length_scale)
-        self.root = cholesky(self.kernel(NODES) + NUGGET * np.eye(len(NODES)), lower=True)
-
-    def draw(self, X: Floats, y: Floats, ridge: float, scale: float, paths: int, rng: np.random.Generator) -> Floats:
-        """Paths (paths, nodes)."""
-        gram, cross = self.kernel(X), self.kernel(NODES, X)
-        weights = solve_triangular(self.root, cross, lower=True)
-        z = rng.standard_normal((len(NODES), paths))
-        rest = cholesky(gram - weights.T @ weights + NUGGET * np.eye(len(X)), lower=True)
-        noisy = weights.T @ z + rest @ rng.standard_normal((len(X), paths))
-        noisy += math.sqrt(ridge**2 - NUGGET) * rng.standard_normal((len(X), paths))
-        factor = cholesky(gram + ridge**2 * np.eye(len(X)), lower=True), True
-        solved = cho_solve(factor, np.column_stack([y, noisy]))
-        return (cross @ solved[:, :1] + scale * (self.root @ z - cross @ solved[:, 1:])).T
-
-
 def excursion_row(noise: float, *, worlds: int, search: int, paths: int, seed: int) -> dict[str, Any]:
     """One column of the table: what was chosen on public worlds, and quartiles over other worlds."""
     simulator = BlobWorlds(N, noise, (SIDE, SIDE))
@@ -196,9 +173,10 @@ def excursion_row(noise: float, *, worlds: int, search: int, paths: int, seed: i
         np.array([cross_entropy(m, d, s, choice.scale) for (m, d, _), s in zip(fits, inside, strict=True)])
         for choice, fits in ((free, without), (private, within))
     ]
-    sampler, each = PathSampler(private.length_scale), []
+    sampler, each = PathSampler(Exponential(private.length_scale), NODES, NUGGET), []
     for X, y, s in zip(test.covariates, test.responses, inside, strict=True):
-        drawn = sampler.draw(X, y, private.ridge, private.scale, paths, rng).reshape(paths, SIDE, SIDE)
+        ((mean, centred),) = sampler.paths(X, y[:, None], (private.ridge,), paths, rng)
+        drawn = (mean + private.scale * centred).reshape(paths, SIDE, SIDE)
         smooth = gaussian_filter(drawn, (0.0, 2.0, 2.0), mode="nearest", truncate=3.0)
         each.append(iou(smooth.reshape(paths, -1) >= 0.0, s))
     path = np.mean(each, axis=1)
