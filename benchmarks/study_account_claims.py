@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from math import exp
+from math import exp, inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Measured, claim
 from discretion.gp import Exponential
+from discretion.posterior import Bounded, posterior_epsilon
+from discretion.posterior.rules import published_epsilon
+from discretion.posterior.sensitivity import Array, mean_sensitivity_simple
 from discretion.posterior.worlds import OUExcursionWorlds, Worlds
 from discretion.studies.excursions_1d import (
     BUDGET,
@@ -28,6 +32,7 @@ from discretion.studies.excursions_1d import (
     compared,
     epsilons,
 )
+from discretion.studies.published import TablesOnTheSquare as Coupled
 from discretion.studies.published import beside
 
 ROWS = {"noise 0.1": (100, 0.1), "noise 0.3": (100, 0.3), "noise 0.5": (100, 0.5), "noise 0.6": (100, 0.6)}
@@ -144,3 +149,31 @@ def at_published_dimensions(key: str, n: int, noise: float) -> dict[str, Any]:
     simulator = OUExcursionWorlds(n, noise, nodes=NODES)
     held, test = (simulator.simulate(count, np.random.default_rng([0, n, k])) for k, count in ((1, 200), (2, 500)))
     return compared(without(key)[0], private, held, test, 25, np.random.default_rng(9))
+
+
+@claim(
+    "tight",
+    "Epsilon of one path, bounded responses, delta n^-1.1, least kernel 0: Lemma B.1 as printed / its step before, "
+    "with Phi / the coupled bound of the author's code / closed forms here; the table in docs/published-formulas.md",
+    "as in the table, to three digits",
+)
+def published_by_form() -> Measured:
+    lines = (Path(__file__).parents[1] / "docs/published-formulas.md").read_text(encoding="utf-8").splitlines()
+    head = next(index for index, line in enumerate(lines) if line.startswith("| n, ridge, scale |"))
+    texts, holds = [], True
+    for line in lines[head + 2 : head + 5]:
+        setting, *told = (cell.strip() for cell in line.split("|")[1:-1])
+        n, ridge, scale = (float(each) for each in setting.split(","))
+        account: dict[str, Any] = {"n": n, "ridge": ridge, "scale": scale, "delta": n**-1.1}
+        found = [float(published_epsilon(assumption=kind(1.0), **account)[0]) for kind in (Bounded, WithPhi, Coupled)]
+        found.append(float(posterior_epsilon(assumption=Bounded(1.0), **account).epsilon))
+        texts.append(f"{setting}: " + " / ".join(f"{value:.4g}" for value in found))
+        holds &= all(f"{value:.3g}" == f"{float(word):.3g}" for value, word in zip(found, told, strict=True))
+    return Measured("; ".join(texts), bool(holds))
+
+
+class WithPhi(Bounded):
+    """Lemma B.1 before it replaces Phi by its largest value over all variances."""
+
+    def published(self, n: Array, ridge: Array, variance: Array) -> tuple[Array, float]:
+        return mean_sensitivity_simple(n, variance, ridge, self.response_bound), inf

@@ -172,7 +172,7 @@ def study_large_n() -> Measured:
 
 
 TABLES = next(folder for folder in (ROOT.parent / "shared" / "data", ROOT / "studies" / "data") if folder.is_dir())
-ACCOUNTS = ("published", "certified Rényi", "best")
+ACCOUNTS = ("published", "coupled", "certified Rényi", "best")
 
 
 def _stated() -> dict[tuple[str, str], list[float]]:

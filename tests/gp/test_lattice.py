@@ -260,6 +260,16 @@ def test_what_is_no_factor_of_an_m_matrix_has_no_bound(wrong):
         inverse_diagonal(csr_array(wrong))
 
 
+def test_a_factor_in_another_form_has_the_same_bounds_or_none():
+    doubled = csr_array(([2.0, -1.0, -1.0, 3.0], [0, 1, 1, 1], [0, 3, 4]), shape=(2, 2))
+    assert np.all(inverse_diagonal(doubled) >= [5.0 / 6.0, 1.0 / 3.0])
+    single = csr_array(np.array([[1.1, -0.3], [0.0, 0.7]], dtype=np.float32))
+    assert np.array_equal(inverse_diagonal(single), inverse_diagonal(single.astype(np.float64)))
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="finite"):
+            inverse_diagonal(csr_array([[1.0, -0.5], [0.0, bad]]))
+
+
 def test_a_large_graph_needs_no_column_of_its_covariance(monkeypatch):
     Q, columns = delaunay(600, 0.5), np.arange(0, 600, 7)
     expected = precision.largest_variance(raised(Q), columns)

@@ -226,6 +226,12 @@ def test_sampled_compositions_are_one_gaussian():
 
 
 def test_a_sample_without_replacement_is_a_subset_of_fixed_size():
+    for n, m in ((3, 1), (7, 2), (49, 7), (1000, 10)):
+        thirds = from_dp_event(
+            events.SampledWithoutReplacementDpEvent(n, m, events.GaussianDpEvent(1.5)), "replace", sensitivity=1.0
+        )
+        again = to_dp_event(thirds)
+        assert again.sample_size * n == m * again.source_dataset_size
     step = events.SampledWithoutReplacementDpEvent(1000, 10, events.GaussianDpEvent(1.5))
     loss = from_dp_event(events.SelfComposedDpEvent(step, 50), R, sensitivity=1.0)
     assert loss == 50 * FixedSizeGaussian(0.01, 1.5, neighbours=R)
@@ -249,7 +255,7 @@ def test_a_subset_of_fixed_size_goes_there_and_back():
         with pytest.raises(ValueError, match="cannot be imported under add-remove"):
             from_dp_event(event, AR)
     # no quotient of ordinary numbers: stated instead
-    odd = FixedSizeGaussian(math.nextafter(0.3, 1), 1.3, neighbours=R)
+    odd = FixedSizeGaussian(0.3 * (1 + 1e-14), 1.3, neighbours=R)
     assert to_dp_event(odd, delta=1e-6).epsilon == odd.epsilon(1e-6)
 
 

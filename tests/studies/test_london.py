@@ -66,7 +66,7 @@ def town(tmp_path, monkeypatch):
     ):
         monkeypatch.setattr(london, name, value)
     # Stands for the accounts, which take seconds: noise as large as theirs at thousands of records.
-    noise = {"published": 30.0, "renyi": 1.3, "best": 1.2}
+    noise = {"published": 30.0, "coupled": 2.0, "renyi": 1.3, "best": 1.2}
     monkeypatch.setattr(london, "allowed", lambda n, ridge, rule: noise[rule] / ridge**2)
     forget()
     yield survey
@@ -102,12 +102,12 @@ def test_the_report_tells_what_each_account_buys(town, tmp_path):
     found = mapped(Run("quick", tmp_path, data=tmp_path / "data"), town)
     assert [each["of"] for each in found["sums"]] == ["hexagons", "records", "records", "records"]
     medians = [float(np.median(each["iou"])) for each in (*found["paths"], *found["sums"])]
-    assert medians[1] > medians[0]  # the certified account over the published one
-    assert medians[4] > medians[6]  # epsilon 9 over epsilon 1
+    assert medians[2] > medians[0]  # the certified account over the published one
+    assert medians[5] > medians[7]  # epsilon 9 over epsilon 1
     report = london_report(town, found, ["elsewhere"])
     text = report.markdown()
     assert "Skipped, as their tables were not found (--data DIR): elsewhere." in text
-    assert len(report.rows) == 10
+    assert len(report.rows) == 11
     assert f"hexagon, {found['numbers']['hexagons']}" in text
     assert "sale, 450" in text
     files = report.write(tmp_path)
@@ -146,7 +146,7 @@ def test_the_map_without_privacy_is_chosen_by_cross_entropy(monkeypatch):
 @pytest.mark.slow
 def test_scales_are_those_that_the_accounts_allow():
     scales = [allowed(4_000, 100.0, rule) for rule in london.RULES]
-    assert scales[0] > scales[1] >= scales[2] > 0.0
+    assert scales[0] > scales[1] > scales[2] >= scales[3] > 0.0
     least = {"n": 4_000, "ridge": 100.0, "delta": 4_000**-1.1, "assumption": london.Bounded(1.0)}
     assert published_epsilon(scale=scales[0], **least)[0] <= 9.0 < published_epsilon(scale=0.99 * scales[0], **least)[0]
 

@@ -36,17 +36,17 @@ def inverse_diagonal(U: Any) -> Array:
     Raises:
         ValueError: it is not.
     """
-    upper: Any = csr_array(U)
-    upper.sort_indices()
+    upper: Any = csr_array(U, dtype=np.float64, copy=True)
+    upper.sum_duplicates()  # and sorts
     size, pivots = upper.shape[0], upper.diagonal()
     start, column, value = upper.indptr, upper.indices, upper.data
-    if not (np.all(pivots > 0.0) and np.array_equal(column[start[:-1]], np.arange(size))):
-        raise ValueError("A factor is upper triangular, with positive pivots.")
+    if not (np.isfinite(value).all() and np.all(pivots > 0.0) and np.array_equal(column[start[:-1]], np.arange(size))):
+        raise ValueError("A factor is upper triangular and finite, with positive pivots.")
     if np.any(np.delete(value, start[:-1]) > 0.0):
         raise ValueError("The factor of an M-matrix has no positive entries off the diagonal.")
 
     later = _later(start, column)
-    found, widest = np.empty(size), 1
+    found, widest = np.full(size, np.nan), 1
     # Of each node the inverse on itself and what its column reaches; a node's own waits until its children had it.
     waiting: list[tuple[int, Places, Array]] = []
     children: list[list[int]] = [[] for _ in range(size)]

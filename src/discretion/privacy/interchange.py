@@ -118,9 +118,10 @@ def _own_event(loss: PrivacyLoss, events: Any) -> Any:
 
 
 def _quotient(q: float) -> Fraction | None:
-    """m/n with n at most 10^9, which is q in double precision; None if there is none."""
+    """m/n with n at most 10^9, which is q in double precision, or what an import rounded up to q; None without one."""
     share = Fraction(q).limit_denominator(10**9)
-    return share if share.numerator / share.denominator == q else None
+    nearest = share.numerator / share.denominator
+    return share if q in (nearest, math.nextafter(nearest, 2.0)) else None
 
 
 def _stated(loss: PrivacyLoss, delta: float | None) -> Any:

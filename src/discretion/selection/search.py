@@ -23,7 +23,7 @@ from discretion.privacy.certificate import LIMITS as EVERY_LIMIT
 from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
-from discretion.privacy.units import booked_unit, whose_rows
+from discretion.privacy.units import booked_unit, same_unit, whose_rows
 from discretion.selection.beforehand import check_candidate
 from discretion.selection.bounds import Rule
 from discretion.selection.extensions import SharedRate, Threshold
@@ -134,6 +134,9 @@ class SelectionMechanism:
             check_candidate(each)
         if len({Neighbours(each.neighbours) for each in self.candidates}) > 1:
             raise ValueError("All candidates must be private under the same neighbours.")
+        units = [each for each in map(booked_unit, self.candidates) if each]
+        if self.unit is None and not all(same_unit(units[0], each) for each in units):
+            raise ValueError("The candidates protect different units: say with unit which one the search is for.")
         if not isinstance(self.law, Law):
             raise ValueError(
                 "Give the law of the number of runs (Repetitions, such as Poisson(10)); or a SharedRate, or Threshold."

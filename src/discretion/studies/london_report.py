@@ -17,7 +17,12 @@ from discretion.studies.surveys import Survey
 
 Mask = NDArray[np.bool_]
 
-ACCOUNTS = {"published": "published account", "renyi": "certified Rényi account", "best": "best account"}
+ACCOUNTS = {
+    "published": "published account",
+    "coupled": "account with the coupled bound",
+    "renyi": "certified Rényi account",
+    "best": "best account",
+}
 COLUMNS = (
     "release",
     "unit, n",
@@ -42,7 +47,7 @@ def london_report(survey: Survey, found: dict[str, Any], absent: list[str]) -> R
     notes = (
         "Chosen on the public part alone; IoU of fresh releases of the private part with its map without privacy, over "
         "places near a public record. Labels: {median >= threshold} of the private hexagons.",
-        "Smallest scale of one path at epsilon 9 by ridge, published / certified Rényi / best account: "
+        "Smallest scale of one path at epsilon 9 by ridge, published / coupled / certified Rényi / best account: "
         + "; ".join(
             f"{ridge:g}: " + " / ".join(f"{scale:.3g}" for scale in scales) for ridge, scales in found["scales"]
         ),

@@ -30,7 +30,7 @@ class TablesOnTheLine(Exponential1D):
 
 @dataclass(frozen=True)
 class TablesOnTheSquare(Bounded):
-    """Theorem 3.1 with the coupled bound of the mean sensitivity (Appendix D.3); printed is Lemma B.1."""
+    """Theorem 3.1 with the coupled bound of the mean sensitivity, as in the author's code; printed is Lemma B.1."""
 
     def published(self, n: Array, ridge: Array, variance: Array) -> tuple[Array, float]:
         return sensitivity.mean_sensitivity_coupled(n, variance, ridge, self.response_bound), math.inf
