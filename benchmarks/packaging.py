@@ -201,7 +201,7 @@ def tried(wheel: Path, extra: str, folder: Path, *, also: tuple[str, ...] = (), 
 def oldest(folder: Path, *areas: str) -> str:
     """The last line of the fast tests of these areas, with each dependency at the least version that is admitted."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    ours = ("geo", "parquet", "raster", "accounting", "opendp", "signing")
+    ours = ("geo", "parquet", "raster", "accounting", "opendp", "signing", "postgres")
     wanted = [*project["dependencies"], *(each for extra in ours for each in project["optional-dependencies"][extra])]
     pins = folder / "oldest.txt"
     pins.write_text("\n".join({each.replace(">=", "==") for each in wanted if "discretion" not in each}))

@@ -79,9 +79,6 @@ def after_clusters(space):
 
 def before_clusters(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 
 def before_planner(monkeypatch):
@@ -106,8 +103,10 @@ AFTER = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of other libraries
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_the_python_of_a_page_works(file, tmp_path, monkeypatch):
+def test_the_python_of_a_page_works(file, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    if any("import ray" in block.text for block in file.blocks("python")):
+        request.getfixturevalue("alone_with_ray")
     BEFORE.get(file.name, lambda monkeypatch: None)(monkeypatch)
     space = {"__name__": "document"} | given(file.name)
     try:

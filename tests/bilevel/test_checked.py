@@ -260,8 +260,6 @@ def test_offsets_that_drown_the_values_are_refused():
     ExponentialMechanism(problem=ridge, epsilon=1.0, offsets=np.array([0.0, 1.0, 1e6]))
     with pytest.raises(Refused, match="offsets"):
         ExponentialMechanism(problem=ridge, epsilon=1.0, offsets=np.array([0.0, 1.0, 1e14]))
-    with pytest.raises(Refused, match="offsets"):
-        TunedModel(kind="ridge", records=20, dimension=1, choice_epsilon=0.5, mu=1e-6, penalties=(1e-8, 10.0))
 
 
 def test_a_loss_whose_rounding_exceeds_what_is_allowed_stops_the_run(monkeypatch):

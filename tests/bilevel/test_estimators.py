@@ -2,6 +2,7 @@
 
 import dataclasses
 import traceback
+import warnings
 
 import numpy as np
 import pytest
@@ -263,7 +264,46 @@ def test_choice_counts_the_models_noise():
     few = TunedModel(kind="ridge", records=300, dimension=3, choice_epsilon=0.5, mu=0.3, penalties=(1e-2, 10.0))
     offsets = few.choice.offsets
     assert np.all(np.diff(offsets) < 0)
-    assert offsets[0] > 1.0
+    assert 0.01 < offsets[0] <= 0.05
+    assert few._noise_costs(few.asked, few.mu)[0] > 1.0
+
+
+def test_unit_and_ledger_of_all_estimators(tmp_path):
+    X, y = data(60)
+    book = Ledger.create(tmp_path / "b.ledger", dataset="made up", epsilon=9.0, delta=1e-5)
+    for model, target in ((RidgeCV(), y), (HuberRidgeCV(), y), (LogisticRegressionCV((-1, 1)), np.where(y > 0, 1, -1))):
+        with pytest.warns(UserWarning, match="No ledger"):
+            model.fit(X, target)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.set_params(unit="one pupil", ledger=book).fit(X, target)
+        assert model.release_.certificate.unit == "one pupil"
+    with pytest.raises(ValueError, match="pupil"):
+        RidgeCV(unit="one school", ledger=book).fit(X, y)
+
+
+def test_penalties_that_noise_rules_out_are_no_candidates():
+    model = RidgeCV(4.0, (-8.0, 8.0), epsilon=2.0, penalties=(0.001, 1.0))
+    mechanism, report = model.mechanism(6000, 5), model.report(6000)
+    penalties = np.exp(mechanism.choice.points[:, 0])
+    assert np.allclose(penalties, np.geomspace(0.001, 1.0, 31)[31 - len(penalties) :])
+    assert report.left_out == 31 - len(penalties) > 0
+    assert f"{report.left_out} smaller penalties are left out" in report.text()
+    assert not report.informative  # the noise told nothing but which penalties are absurd
+    assert report.choice.forecasts[0].share > report.choice.forecasts[0].public
+    given = mechanism.parameters()
+    again = TunedModel(
+        **{
+            **{name: value for name, value in given.items() if name != "released"},
+            "records": 6000,
+            "response_range": (-8.0, 8.0),
+            "penalties": tuple(given["penalties"]),
+        }
+    )
+    assert again.parameters()["penalties"] == pytest.approx(given["penalties"], rel=1e-12)
+    assert again.parameters() | {"penalties": None} == given | {"penalties": None}
+    assert len(model.set_params(choice_spread=1e-9).mechanism(6000, 5).choice.points) == 2
+    assert RidgeCV(4.0, epsilon=2.0, penalties=(0.001, 1.0), release_model=False).report(6000).left_out == 0
 
 
 def test_noise_covers_the_shift_of_the_inner_solution():

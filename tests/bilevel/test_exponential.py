@@ -176,7 +176,8 @@ def penalties(n, epsilon, **options):
 
 def test_candidate_score_is_taken_where_it_alone_is_informative():
     assert penalties(442, 8.0).report().score == "plain"  # nothing is informative
-    assert penalties(10_000, 1.0).report().score == "candidate"
+    assert penalties(10_000, 1.0, spread=0.05).report().score == "candidate"
+    assert penalties(10_000, 1.0).report().score == "plain"  # a guess does not decide for it
     assert penalties(200_000, 0.5).report().score == "plain"  # both are
     asked = penalties(442, 8.0, score="candidate").report()
     assert asked.score == "candidate"
@@ -222,6 +223,26 @@ def test_forecast_is_the_expected_excess_of_hypothetical_losses():
 def test_plain_score_is_never_worse_than_a_uniform_choice(losses, k):
     over = np.array(losses) - min(losses)
     assert over @ probabilities(k * over) <= over.mean() * (1 + 1e-12) + 1e-300
+
+
+def test_a_point_that_nobody_would_take_is_no_merit():
+    """Where public offsets rule out all points but a few, to avoid the others is not to be informative."""
+    plain = penalties(2_000, 1.0).report()
+    walled = penalties(2_000, 1.0, offsets=np.where(np.arange(21) < 12, 1e3, 0.0)).report()
+    assert not plain.informative
+    assert not walled.informative
+    assert walled.forecasts[0].share > 0.9
+    assert walled.ruled_out == 12
+    assert "rule out 12 of them" in walled.text()
+    x = np.log(np.geomspace(0.1, 10.0, 21))
+    likely = penalties(10_000, 1.0).report().forecasts[0]
+    shares = []
+    for fixed in x:
+        apart = np.abs(x - x[:, None]) / np.abs(x - x[:, None]).max(axis=1, keepdims=True)
+        over = apart[:, None] ** np.array([[0.5], [1.0], [2.0]])
+        shares.append(float(np.mean(over[:, :, x == fixed][..., 0] / over.mean(axis=-1))))
+    assert likely.public == pytest.approx(min(shares), rel=1e-9)
+    assert likely.fixed == np.argmin(shares)
 
 
 def test_forecast_of_a_long_list_is_thinned():

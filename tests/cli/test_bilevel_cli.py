@@ -60,7 +60,7 @@ def test_hypergradient_is_refused_at_a_kink():
 
 
 def test_add_remove_pays_for_single_terms():
-    options = ["--family", "ridge", "--epsilon", "1", "--json"]
+    options = ["--family", "ridge", "--penalties", "0.1,10", "--epsilon", "1", "--json"]
     one, two = (
         json.loads(run("exponential", *SPLIT, *options, "--neighbours", each).stdout)["range"]
         for each in ("add-remove", "replace")

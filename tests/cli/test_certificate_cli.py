@@ -75,13 +75,17 @@ def test_key_sign_verify(run, booked, tmp_path):
     assert "already" in run("sign", certificate, "--key", key, code=BAD_INPUT)
     assert "signed already" in run("sign", signed, "--key", key, code=BAD_INPUT)
     said = run("verify", signed, "--public-key", f"{key}.pub", "--ledger", book)
-    assert said.startswith("VERIFIED: kernel-sum, epsilon <= 1.0000 at delta = 0.001 (replace neighbours).")
+    assert said.startswith("VERIFIED, signed: kernel-sum, epsilon <= 1.0000 at delta = 0.001 (replace neighbours).")
     assert "Enforced by the software" in said
     assert "Declared by somebody, and not checked" in said
     assert "Signature checked" in said
     assert "one sale" in said
-    assert "whose it is" in run("verify", signed)
-    assert "Not signed" in run("verify", certificate, "--ledger", book)
+    unknown = run("verify", signed)
+    assert "whose it is" in unknown
+    assert unknown.startswith("VERIFIED, signed by a key not checked:")
+    bare = run("verify", certificate, "--ledger", book)
+    assert bare.startswith("VERIFIED, not signed: kernel-sum")
+    assert "Not signed" in bare
     assert "not signed" in run("verify", certificate, "--public-key", f"{key}.pub", code=REFUSED)
     other = tmp_path / "other.pem"
     run("keygen", other)
@@ -114,7 +118,7 @@ def test_what_this_version_cannot_compute_is_told_apart_from_what_it_refutes(run
     certificate, book = booked
     change(certificate, mechanism="a method of ours")
     said = run("verify", certificate, code=NOT_CHECKED)
-    assert said.startswith("NOT CHECKED: a method of ours")
+    assert said.startswith("NOT CHECKED, not signed: claims to be 'a method of ours'")
     assert "This version has no recomputation for it" in said
     told = json.loads(run("verify", certificate, "--json", code=NOT_CHECKED))
     assert (told["verdict"], told["verified"], told["refused"]) == ("not checked", False, [])
@@ -177,7 +181,7 @@ def test_a_search_is_verified_with_its_candidates(run, tmp_path):
     release = select(candidates, PublicScore(lambda release: 0.0, "none"), geometric(2), records, 20)
     path = tmp_path / "certificate.json"
     release.certificate.save(path)
-    assert "VERIFIED: private-selection" in run("verify", path)
+    assert "VERIFIED, not signed: private-selection" in run("verify", path)
     data = json.loads(path.read_text())
     change(path, parameters=data["parameters"] | {"law": {"law": "negative-binomial", "shape": 1.0, "gamma": 0.1}})
     assert "parameters['mean_runs'] is 2.0" in run("verify", path, code=REFUSED)

@@ -371,6 +371,7 @@ def test_rasters_and_tables_for_other_programs(run, table, tmp_path):
         (["--epsilon", "1", "--delta", "1e-5", "--neighbours", "add-remove", "--no-density"], 7.461263269632 / 2),
         (["--epsilon", "1", "--delta", "1e-5", "--neighbours", "add-remove"], 7.461263269632 / 2**0.5),
         (["--epsilon", "1", "--delta", "1e-5", "--contributions", "3"], 3 * 7.461263269632),
+        (["--epsilon", "1", "--delta", "1e-5", "--max-per-unit", "3"], 3 * 7.461263269632),
     ],
 )
 def test_the_price_of_a_kernel_sum_is_exact(run, words, scale):

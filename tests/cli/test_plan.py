@@ -38,7 +38,13 @@ def run():
 def test_a_plan_says_what_to_release_and_draws_the_frontier(run, tmp_path: Path):
     picture = tmp_path / "frontier.png"
     said = run(*PLAN, *QUICK, "--threshold", "13.1", "--out", picture)
-    for words in ("Useful at epsilon 3", "Recommended: kernel sum", "all places", "Prior: Gaussian process, declared"):
+    for words in (
+        "Useful at epsilon 3",
+        "Recommended: kernel sum",
+        "all places",
+        "Prior: Gaussian process, declared",
+        "undecided",
+    ):
         assert words in said
     assert "matern32, length scale 12 by 8 in data units" in said
     assert imread(picture).shape[:2] == (1080, 1720)
@@ -52,6 +58,7 @@ def test_a_plan_as_json(run):
     assert said["recommended"]["mechanism"] == "kernel-sum"
     assert said["recommended"]["kernel"]["name"] in ("rbf", "exponential-l1")
     assert said["forecast"]["iou"]["mean"] > said["trivial"]["all places"]["mean"]
+    assert 0.0 < said["forecast"]["undecided"]["mean"] < 1.0
 
 
 def test_the_length_of_the_prior_in_the_units_of_the_covariates(run):
@@ -148,6 +155,9 @@ def test_a_command_carries_what_was_said_of_the_problem(run):
     assert f"--scale={said['recommended']['scale']!r}" in parts
     assert not [part for part in parts if part.startswith(("--epsilon", "--rule", "--threshold"))]
     assert said["recommended"]["measure"] == "correlation"
+    told = run(*words, "--threshold", "0.1", "--centre", "0.25")
+    assert "discretion ledger init spent.ledger --dataset NAME --epsilon 3 --delta 0.0001" in told
+    assert {"--grid=60", "--threshold=0.1"} <= set(as_a_shell(told[told.index("discretion release") :]))
 
 
 def test_an_automatic_release_has_the_centre_that_was_planned():

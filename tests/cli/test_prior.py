@@ -10,7 +10,11 @@ from typer.testing import CliRunner
 
 from discretion.cli import app
 from discretion.cli.console import BAD_INPUT, NOT_CHECKED, REFUSED
+from discretion.cli.prior import districts_on
+from discretion.gp import Box
+from discretion.posterior.excursion import polygon_area
 from discretion.privacy import Certificate, Ledger
+from discretion.spatial import Projection
 
 PUBLIC = {
     "covariates": "x,y",
@@ -93,6 +97,27 @@ def test_the_legend_says_how_many_paths_agree(run, table, tmp_path, monkeypatch,
     run(*given, "--no-report")
     assert said["draw_map"] == f"price at least 0.5{agreed}"
     assert said.get("draw_paths") == ("price at least 0.5" if 1 < paths <= (12 if kind == "cells" else 99) else None)
+
+
+def test_the_map_of_areas_says_that_values_are_pulled_to_the_centre_and_hatches_what_is_open(
+    run, table, tmp_path, monkeypatch
+):
+    said = {}
+    for name in ("draw_map", "draw_paths"):
+        monkeypatch.setattr(f"discretion.cli.prior.{name}", lambda _, **look: said.update(look))
+    out = tmp_path / "out"
+    run(*words(table, out, "squares:1", paths=8), "--no-report")
+    assert "pulled towards 0.5 by the ridge" in said["units"]
+    rows = list(csv.DictReader((out / "paths.csv").open()))
+    number = sum(float(row["share_low"]) < 0.5 < float(row["share_high"]) for row in rows)
+    assert 0 < number < len(rows)
+    # unit squares: the area is their number
+    assert sum(map(polygon_area, said["hatched"])) == pytest.approx(number)
+    given = words(table, out, "squares:1", rescale=2)
+    at = given.index("--threshold")
+    run(*given[:at], *given[at + 2 :], "--no-report", "--force")
+    assert "differences from 0.5 times 2" in said["units"]
+    assert said["hatched"] == []
 
 
 @pytest.mark.parametrize(("prior", "cells", "sides"), [("lattice:0.8", 50, 7), ("squares:1", 35, 5)])
@@ -228,6 +253,36 @@ def test_districts_say_in_which_coordinates_they_are(run, tmp_path):
     for system, word in (("EPSG:3857", "convert the districts"), ("urn:ogc:def:crs:EPSG::27700", "none.csv")):
         file.write_text(json.dumps(text | {"crs": {"type": "name", "properties": {"name": system}}}))
         assert word in run(*words(*said, f"districts:{file}", **here), code=BAD_INPUT)
+
+
+def test_districts_in_degrees_are_projected(run, tmp_path):
+    pytest.importorskip("shapely")
+    pytest.importorskip("pyproj")
+    rng, table, out = np.random.default_rng(0), tmp_path / "sales.csv", tmp_path / "out"
+    places = rng.uniform((500_000, 200_000), (506_000, 204_000), (200, 2))
+    table.write_text("x,y,price\n" + "".join(f"{x},{y},0.5\n" for x, y in places.tolist()))
+    here = {"domain": "499000:507000,199000:205000", "crs": "EPSG:27700", "formats": "geoparquet", "gap": 1.0}
+    plane = Projection("EPSG:27700")
+    rings = [
+        np.array(square(500_000 + x, 200_000 + y, 2_000)["coordinates"][0]) for y in (0, 2_000) for x in (0, 2_000)
+    ]
+    shapes = [{"type": "Polygon", "coordinates": [plane.to_lonlat(ring).tolist()]} for ring in rings]
+    file = districts(tmp_path / "d.geojson", shapes)
+    run(*words(table, out, f"districts:{file}", **here))
+    rows = list(csv.DictReader((out / "paths.csv").open()))
+    centres = [[float(row["x"]), float(row["y"])] for row in rows]
+    np.testing.assert_allclose(centres, [ring[:4].mean(axis=0) for ring in rings], atol=1.0)
+    certificate = out / "certificate.json"
+    assert json.loads(certificate.read_text())["parameters"]["projected"] == "EPSG:27700"
+    assert "VERIFIED" in run("certificate", "verify", certificate, "--prior", file)
+    # without --crs the way is named
+    del here["crs"], here["formats"]
+    said = " ".join(run(*words(table, out, f"districts:{file}", **here), "--force", code=BAD_INPUT).split())
+    assert f"ogr2ogr -t_srs EPSG:CODE projected.geojson {file}" in said
+    named = {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:OGC:1.3:CRS84"}}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | named))
+    box = Box((499_000.0, 199_000.0), (507_000.0, 205_000.0))
+    assert districts_on(box, file, projection=plane).projected == "EPSG:27700"
 
 
 def test_an_island_and_a_hole_have_a_value(run, table, tmp_path):

@@ -87,8 +87,17 @@ def test_the_raster_reopened_by_rasterio_has_the_same_numbers_and_system(out):
     with rasterio.open(out / "sums.tif") as file:
         assert file.crs.to_epsg() == 27700
         assert file.descriptions == tuple(COLUMNS)
-        assert file.tags()["unit"] == "one sale"
+        assert file.tags()["unit"].startswith("one row of the table, declared to be one sale")
         assert float(file.tags()["epsilon"]) == 3.0
+        assert (file.tags()["threshold"], file.tags()["side"], file.tags()["response"]) == (
+            "13.1",
+            ">=",
+            "log price_gbp",
+        )
+        for band, side in ((4, "inside"), (5, "around")):
+            about = file.tags(band)
+            assert (about["threshold"], about["side"], about["confidence"]) == ("13.1", ">=", "0.95")
+            assert about["meaning"].startswith(f"1 {side} the non-private smoothed set")
         bands = file.read()
         rows, columns = rasterio.transform.rowcol(file.transform, released[:, 0], released[:, 1])
     assert bands.dtype == np.float64
@@ -104,6 +113,11 @@ def test_the_table_reopened_by_geopandas_has_the_same_numbers_and_system(out):
     assert frame.crs.to_epsg() == 27700
     found = np.column_stack([frame.geometry.x, frame.geometry.y, frame[COLUMNS]])
     np.testing.assert_array_equal(found, released)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    told = json.loads(parquet.ParquetFile(out / "sums.parquet").metadata.metadata[b"discretion"])
+    assert (told["threshold"], told["side"]) == ("13.1", ">=")
+    assert told["columns"]["inner"]["confidence"] == told["columns"]["outer"]["confidence"] == "0.95"
+    assert told["columns"]["local_mean"]["response"] == "log price_gbp"
 
 
 def test_geojson_reopened_by_geopandas_lies_at_the_same_places_in_longitude_and_latitude(out):
@@ -228,7 +242,7 @@ def test_the_certificate_says_what_was_released_and_what_was_clipped(out):
     assert "sum_i" not in said
     assert "Responses are clipped to [12, 14], record by record." in said
     assert "Covariates outside the public domain are clamped to it, record by record." in said
-    assert "The unit of privacy: one sale" in said
+    assert "The unit of privacy: one row of the table, declared to be one sale" in said
     assert "The number of records, which is treated as public." in said
     certificate = json.loads((out / "certificate.json").read_text())
     assert any("not a draw from the posterior" in limit for limit in certificate["limits"])
@@ -248,7 +262,7 @@ def drawn(monkeypatch):
     from discretion.spatial import maps
 
     kept = []
-    monkeypatch.setattr(maps, "_save", lambda figure, path: kept.append(figure) or path)
+    monkeypatch.setattr(maps, "save", lambda figure, path: kept.append(figure) or path)
     return kept
 
 

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from discretion import Certificate, Ledger
 from discretion.cli import app
-from discretion.cli.console import BAD_INPUT
+from discretion.cli.console import BAD_INPUT, REFUSED
+from discretion.privacy.units import protected
 
 
 @pytest.fixture
@@ -115,6 +116,73 @@ def test_a_unit_in_words_alone_is_declared_not_checked(run, table, tmp_path, mec
     assert any("One value of the column of ids is one unit" in text for text in made(out).declared)
 
 
+@pytest.mark.parametrize("mechanism", ["kernel-sum", "posterior"])
+def test_only_ids_make_a_headline_about_persons(run, table, tmp_path, mechanism):
+    def headlines(out: Path) -> tuple[str, str, str]:
+        page = " ".join((out / "report.html").read_text().split())
+        return " ".join((out / "certificate.txt").read_text().split()), page, run("certificate", "verify", out)
+
+    declared, owned = tmp_path / "declared", tmp_path / "owned"
+    run(*words(table, declared, unit_id=None, unit="one patient", mechanism=mechanism))
+    run(*words(table, owned, unit="one patient", mechanism=mechanism))
+    honest = "one row of the table, declared to be one patient; several rows of one are not protected together."
+    text, page, said = headlines(declared)
+    assert f"The unit of privacy: {honest}" in text
+    assert page.count(f"The unit of privacy: {honest}") == 2
+    assert "unit: one row, declared one patient" in page
+    assert "Everything that one row says is protected" in page
+    assert "a unit's record says" not in page
+    assert f"Unit of privacy: {honest[:-1]}\n" in said
+    text, page, said = headlines(owned)
+    confident = "one patient: one of its records takes part, picked at random"
+    assert f"The unit of privacy: {confident}" in text
+    assert f"unit: {confident}" in page
+    assert "a unit&#x27;s record says is protected" in page
+    assert f"Unit of privacy: {confident}" in said
+
+
+def test_deleting_or_adding_a_sentence_is_found_and_changes_no_headline(run, table, tmp_path):
+    out = tmp_path / "out"
+    run(*words(table, out, unit_id=None, unit="one patient"))
+    file, whole = out / "certificate.json", json.loads((out / "certificate.json").read_text())
+    row = "Unit of privacy: one row of the table, declared to be one patient"
+    assert row in run("certificate", "verify", out)
+
+    def refused(**changes: object) -> str:
+        file.write_text(json.dumps(whole | changes))
+        result = CliRunner().invoke(app, ["certificate", "verify", str(out)])
+        assert result.exit_code == REFUSED, result.output
+        return result.stdout
+
+    said = refused(declared=[line for line in whole["declared"] if "patient" not in line])
+    assert "is not stated as declared, which follows from the parameters" in said
+    assert row in said
+    assert "is stated as enforced, which does not follow" in refused(enforced=[*whole["enforced"], "Nobody has two."])
+    file.write_text(json.dumps(whole | {"library_version": "0.0.1", "declared": whole["declared"][:-1]}))
+    older = run("certificate", "verify", out)
+    assert older.startswith("VERIFIED, not signed:")
+    assert "Differs: " in older
+
+
+@pytest.mark.parametrize(
+    ("unit", "most", "full", "short"),
+    [
+        ("one row of the table; a person with several rows is not covered as a whole", 1, None, None),
+        ("one record (its covariates and its response)", 1, None, None),
+        ("any 3 records", 3, None, None),
+        ("one record: a patient with all visits", 1, "one row of the table, declared to be", "one row, declared"),
+        ("The whole record of a patient", 1, "declared to be the whole record of a patient", "declared the whole"),
+        ("one patient.", 4, "any 4 rows, declared to be all those of one patient", "any 4 rows, declared one patient"),
+    ],
+)
+def test_who_is_protected_without_ids(unit, most, full, short):
+    found, brief = protected(unit, (), most), protected(unit, (), most, short=True)
+    assert (full or unit) in found
+    assert (short or unit) in brief
+    counted = ("At most 1 record of one unit of privacy is among the records.",)
+    assert protected(unit, counted, most) == unit.rstrip(".")
+
+
 def test_a_ledger_is_for_one_unit(run, table, tmp_path):
     book = tmp_path / "book"
     run("ledger", "init", book, "--dataset", "d", "--epsilon", 20, "--delta", "1e-3")
@@ -128,7 +196,12 @@ def test_a_ledger_is_for_one_unit(run, table, tmp_path):
     assert "Unit of entry 1: one sensor: one of its" in report
     assert "don't add up" not in report
     run(*other, "--other-unit")
-    assert "different units don't add up" in run("ledger", "spend-report", book)
+    for command in ("spend-report", "show"):
+        assert "different units don't add up" in run("ledger", command, book)
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "of no unit: see below, as of entry 3" in page
+    assert "all entries together" not in page
+    assert "all entries together, as of entry 1" in (tmp_path / "a" / "report.html").read_text()
     rows = json.loads(run("ledger", "spend-report", book, "--json"))["entries"]
     assert [row["unit"] for row in rows] == [made(tmp_path / name).unit for name in "abc"]
     run("certificate", "verify", tmp_path / "c", "--ledger", book)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 
-from discretion.gp import RBF, Box, Exponential
+from discretion.gp import RBF, Box, Exponential, engine
 from discretion.posterior import PosteriorMechanism, PosteriorSampler
 from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.assumptions import Bounded, Exponential1D
@@ -159,6 +159,16 @@ def test_no_private_table_and_no_record_is_read(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(PosteriorMechanism, name, refuse)
     monkeypatch.setattr("discretion.privacy.SystemRandomness.standard_normal", refuse)
     assert plan_posterior(**QUICK).recommended.choice.scale
+
+
+@pytest.mark.slow
+def test_any_number_of_records_is_planned_on_a_line_where_the_release_takes_linear_time():
+    plan = plan_posterior(**QUICK | {"n": 50_000, "kernels": ("matern32",), "delta": 1e-6})
+    mechanism = plan.mechanism()
+    assert engine(mechanism.kernel, 1).name == "matern-line"
+    assert mechanism.privacy_loss(50_000).epsilon(1e-6) <= 9.0
+    with pytest.raises(ValueError, match=r"kernel rbf needs a matrix .* matern52 do without one"):
+        plan_posterior(**QUICK | {"n": 50_000})
 
 
 @pytest.mark.parametrize(

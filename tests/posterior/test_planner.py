@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from discretion.gp import RBF, Box, DensePosterior, Matern32
+from discretion.posterior.confidence import excursion_sets
 from discretion.posterior.excursion import intersection_over_union
 from discretion.posterior.kernel_sum import KernelSumMechanism
 from discretion.posterior.lattice_account import LatticeAccount
@@ -20,6 +22,7 @@ from discretion.posterior.planner.map_plan import planned_mechanism
 from discretion.posterior.planner.priors import clipped_moments
 from discretion.posterior.planner.setting import Setting, checked_problem
 from discretion.posterior.planner.simulation import Score, Simulation, _Scored, candidate, overlap
+from discretion.posterior.planner.usefulness import trivial_cause
 from discretion.privacy import SeededRandomness
 from discretion.spatial import Records
 
@@ -257,6 +260,26 @@ def test_the_length_of_a_declared_prior_is_a_share_of_each_side_or_of_the_shorte
         np.testing.assert_allclose(found, Matern32(1.0)(np.array([[0.0]]), np.array([[1.0]]))[0, 0], rtol=1e-12)
 
 
+def test_releases_leave_undecided_what_was_forecast():
+    run, kernel = simulation(2_000), RBF(0.3)
+    counts, worlds = run.setting.counts, range(20, 40)
+    mechanism = KernelSumMechanism(
+        kernel, DOMAIN, (12.0, 14.0), scale=run.noise(3.0), delta=1e-3, locations=DOMAIN.grid(counts), grid=counts
+    )
+    found = []
+    for world in worlds:
+        used = run.data.counts[world].astype(int)
+        X = np.repeat(DOMAIN.from_unit(run.model.nodes), used, axis=0)
+        y = np.repeat(13.0 + run.data.sums[world] / np.maximum(used, 1), used)
+        release = mechanism.run(Records(X, y, ("x", "y"), "z"), SeededRandomness(world))
+        sets = excursion_sets(release, 13.1, simulations=199, randomness=np.random.default_rng(world))
+        assert not (sets.inner & ~sets.outer).any()
+        found.append(np.mean(sets.outer & ~sets.inner))
+    forecast = run.undecided(kernel, 3.0)
+    assert np.mean(found) == pytest.approx(forecast.mean, abs=0.03)
+    assert forecast.mean < run.undecided(kernel, 1.0).mean
+
+
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
@@ -344,6 +367,16 @@ def test_few_records_and_noisy_responses_are_of_no_use():
     assert hopeless.not_useful_below == math.inf
     assert hopeless.to_dict()["not_useful_below"] == "inf"
     assert "any epsilon up to 1000" in hopeless.verdict
+    assert hopeless.cause == ""
+
+
+def test_where_the_prior_alone_leaves_nothing_to_learn_the_plan_says_so():
+    score = SimpleNamespace
+    said = trivial_cause({"all places": score(mean=0.97), "no places": score(mean=0.02), "rmse": score(mean=9.0)})
+    assert "'all places' already has IoU 0.97" in said
+    assert "--prior-mean" in said
+    assert trivial_cause({"all places": score(mean=0.9), "no places": score(mean=0.02)}) == ""
+    assert trivial_cause({"best constant (RMSE)": score(mean=9.0)}) == ""
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discretion.privacy.budget import Budget, BudgetExceeded, Composing, round_down
+from discretion.privacy.conversion import gaussian_mu
 from discretion.privacy.ledger import Ledger
 from discretion.privacy.loss import BoundedRange, Composition, GaussianDP, Neighbours, PureDP, RenyiCurve
 
@@ -153,3 +154,28 @@ def test_rounding_down():
         "0.0000",
         "100000000000000000000.0000",
     ]
+
+
+@pytest.mark.parametrize("rule", ["renyi", "renyi-filter"])
+def test_the_next_release_that_fits_in_is_found_and_the_next_larger_one_is_refused(tmp_path, rule):
+    order = None if rule == "renyi" else 12.0
+    book = Ledger.create(
+        tmp_path / "book", dataset="d", epsilon=3.0, delta=DELTA, composition=Composing(rule), order=order
+    )
+    for _ in range(3):
+        book.reserve(gaussian(0.27), {})
+    room = book.next_epsilon()
+    if rule == "renyi":
+        # Losses compose: more fits in than the difference of the epsilons.
+        assert room > 1.5 * book.remaining()
+    with pytest.raises(BudgetExceeded):
+        book.reserve(gaussian(float(gaussian_mu(1.01 * room, DELTA))), {})
+    book.reserve(gaussian(float(gaussian_mu(room, DELTA))), {})
+    assert book.next_epsilon() < 0.1 * room
+
+
+def test_the_next_release_of_budgets_that_are_spent_pure_or_nothing():
+    assert Budget(1.0, DELTA).room([(gaussian(5.0), 1)]) == 0.0
+    assert Budget(1.0, DELTA).room([]) == 1.0
+    assert Budget(0.0, DELTA).room([]) == 0.0
+    assert Budget(1.0, 0.0).room([(PureDP(0.3, neighbours=REPLACE), 2)]) == 0.4

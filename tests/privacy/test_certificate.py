@@ -31,6 +31,7 @@ from discretion.privacy import (
     verify,
 )
 from discretion.privacy.certificate import LIMITS, canonical, public_json, read_json
+from discretion.privacy.signing import read_certificate
 from discretion.privacy.verification import check_parameters
 
 
@@ -401,7 +402,10 @@ def test_what_does_not_follow_from_the_parameters_is_refused(changes, words):
 def test_what_nothing_here_computes_again_is_not_checked_and_not_refused():
     for changes, words in (
         ({"mechanism": "median"}, "no rule for the mechanism 'median'"),
-        ({"parameters": {"of a later": "kind"}, "library_version": "9999.1"}, "version 9999.1, later than this one"),
+        (
+            {"parameters": {"of a later": "kind"}, "library_version": "9999.1"},
+            "version 9999.1 wrote it, later than this one",
+        ),
     ):
         found = checked(mean(**changes))
         assert (found.verdict, found.verified, found.refused, found.computed) == ("NOT CHECKED", False, (), None)
@@ -462,3 +466,12 @@ def test_stored_loss_reads_back_as_the_loss():
     for loss in LOSSES:
         again = PrivacyLoss.from_dict(certificate(loss=loss.to_dict(1e-5)).loss)
         assert again.epsilon(1e-5) >= loss.epsilon(1e-5) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("words", ["\x1b[1G\x1b[2KVERIFIED", "\nVERIFIED: all is well", "a\u202eb", "a\u2028b"])
+@pytest.mark.parametrize("field", ["mechanism", "unit", "enforced"])
+def test_a_certificate_cannot_write_over_what_is_said_of_it(words, field):
+    data = json.loads(certificate().to_json())
+    data[field] = [words] if field == "enforced" else words
+    with pytest.raises(ValueError, match="control characters"):
+        read_certificate(json.dumps(data))

@@ -748,7 +748,7 @@ class Owned(GaussianSum):
 class Named(Owned):
     @property
     def unit_in_words(self) -> str:
-        return self.unit or "one record (a number)"
+        return self.unit or "one record (its covariates and its response)"
 
 
 def booked(ledger: Ledger) -> list[str | None]:
@@ -759,7 +759,7 @@ def test_an_entry_has_the_unit_in_the_words_of_the_certificate(ledger):
     records = np.zeros(3)
     for mechanism in (GaussianSum(), Owned(), Owned(unit="one row"), Named()):
         ledger.run(mechanism, records, n=3)
-    assert booked(ledger) == [None, None, "one row", "one record (a number)"]
+    assert booked(ledger) == [None, None, "one row", "one record (its covariates and its response)"]
 
 
 def test_a_ledger_is_for_one_unit_unless_another_is_stated(place):
@@ -802,6 +802,13 @@ def test_another_process_books_another_unit_in_between(place):
     assert len(one.entries()) == 1
 
 
+@pytest.mark.parametrize("unit", [5, ["one person"]])
+def test_a_unit_is_a_text(ledger, unit):
+    with pytest.raises(ValueError, match="unit must be a text"):
+        ledger.reserve(pure(0.1), {"unit": unit})
+    assert booked(ledger) == []
+
+
 def test_ledgers_whose_entries_name_no_unit_take_any(ledger):
     """Such as those of earlier versions."""
     ledger.reserve(pure(0.1), {"mechanism": "old", "parameters": {"unit": "data"}, "n": 3})
@@ -819,6 +826,8 @@ def test_ledgers_whose_entries_name_no_unit_take_any(ledger):
         ("One hexagon's record: the centre", "one record", False),
         ("any 10 records", "one record", False),
         ("one patient", "one record", False),
+        ("one record (one visit)", "one record (one patient, all visits)", False),
+        ("one row: one hospital", "one row of the table", False),
         ("one patient: one of its records takes part, picked at random", "one patient", False),
         ("one patient: one of its records takes part, x", "One patient: at most 9 of its records take part, x", True),
     ],

@@ -8,7 +8,8 @@ from tests.selection.makers import MeanMechanism, forced
 
 from discretion import RBF, Box
 from discretion.posterior import KernelSumMechanism, PosteriorMechanism, Records
-from discretion.privacy import GaussianDP, Ledger, Neighbours, PublicError, SeededRandomness
+from discretion.privacy import GaussianDP, Ledger, NeighbourMismatch, Neighbours, PublicError, SeededRandomness
+from discretion.privacy.unbooked import UNREMEMBERED
 from discretion.selection import (
     DensityBox,
     Fixed,
@@ -24,7 +25,7 @@ from discretion.selection import (
     rehearse,
     select,
 )
-from discretion.selection.charged import FAILED, UNREMEMBERED
+from discretion.selection.charged import FAILED
 
 RECORDS = np.random.default_rng(3).uniform(size=50)
 VALUE = PublicScore(lambda release: float(release.value), "value")
@@ -170,6 +171,37 @@ def test_records_that_a_mechanism_cannot_read_are_refused():
 
 
 # --- told of
+
+
+def test_a_fit_without_a_ledger_is_said(tmp_path):
+    X, y = np.eye(40, 3), np.arange(40) % 2
+    Ledger.create(tmp_path / "b.ledger", dataset="made up", epsilon=9.0, delta=1e-5)
+    for model in (PrivateRidge(epsilon=1.0), PrivateLogisticRegression((0, 1), epsilon=1.0)):
+        with pytest.warns(UserWarning, match="No ledger"):
+            model.fit(X, y)
+        model.set_params(ledger=tmp_path / "b.ledger", unit="one pupil")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert model.fit(X, y).release_.certificate.unit == "one pupil"
+
+
+def test_an_alpha_that_no_noise_pays_for_is_named():
+    data = np.zeros((4, 2)), np.array([0, 1, 0, 1])
+    model = PrivateLogisticRegression((0, 1))
+    search = PrivateSearchCV(model, {"alpha": [0.1, 1.0, 10.0]}, epsilon=2.0, validation=data)
+    with pytest.raises(ValueError, match=r"alpha = 0\.1 costs epsilon 1\.25 .* alpha must be at least 0\.108"):
+        search.privacy_loss(6000)
+
+
+def test_a_ledger_of_another_relation_is_refused_before_the_noise_is_searched(tmp_path, monkeypatch):
+    book = Ledger.create(tmp_path / "b.ledger", dataset="made up", epsilon=9.0, delta=1e-5, neighbours="add-remove")
+    X, y = table()
+    search = PrivateSearchCV(
+        PrivateLogisticRegression((0, 1)), {"alpha": [1.0, 10.0]}, epsilon=2.0, validation=(X[:9], y[:9]), ledger=book
+    )
+    monkeypatch.setattr("discretion.selection.model_selection.search_within", None)
+    with pytest.raises(NeighbourMismatch, match=r"add-remove.*replace"):
+        search.fit(X, y)
 
 
 def test_a_search_that_failed_says_what_to_do(tmp_path):

@@ -356,13 +356,11 @@ def test_checking_does_not_solve_for_the_noise(monkeypatch):
 
 
 @pytest.mark.slow
-def test_ray_workers_find_the_same_winner(monkeypatch):
+@pytest.mark.usefixtures("alone_with_ray")
+def test_ray_workers_find_the_same_winner():
     ray = pytest.importorskip("ray")
     from ray.util.joblib import register_ray
 
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     X, y = data()
     alone = ridge_search(randomness=SeededRandomness(5)).fit(X, y)
     records = np.linspace(0.0, 1.0, 30)

@@ -188,8 +188,10 @@ def square(number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dask", "ray"])
-def test_configurations_run_on_a_local_cluster(tmp_path, name):
+def test_configurations_run_on_a_local_cluster(tmp_path, name, request):
     pytest.importorskip("distributed" if name == "dask" else "ray")
+    if name == "ray":
+        request.getfixturevalue("alone_with_ray")
     with backend(name):
         found = Run("quick", tmp_path, jobs=2).each("cluster", square, [{"number": n} for n in range(6)])
     assert found == [0, 1, 4, 9, 16, 25]

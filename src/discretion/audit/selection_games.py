@@ -146,7 +146,8 @@ def selection_game(search: SelectionMechanism, losses: Sequence[PrivacyLoss]) ->
     price = ", ".join(sorted({str(each) for each in candidates}))
     words = (
         f"one record moves every run by as much as its price allows ({price}); the search releases a number above "
-        f"{odds.target:.3g}, unless a run found one below {odds.block:.3g}"
+        f"{odds.target:.3g}, unless a run found one below {odds.block:.3g}; the learners are stand-ins, and themselves "
+        "not run: attack a fit of one with MechanismGame (--mechanism FILE.py:NAME)"
     )
     return ReleaseGame(one, two, runs_of(_quick(own), feature), 1, words, by_ratio)
 

@@ -20,7 +20,7 @@ from discretion.bilevel.families import penalty_range
 from discretion.bilevel.linear import Table
 from discretion.bilevel.report import TunedReport
 from discretion.bilevel.scores import Score
-from discretion.bilevel.tuned import Kind, TunedModel, TunedRelease
+from discretion.bilevel.tuned import ONE_RECORD, Kind, TunedModel, TunedRelease
 from discretion.privacy import (
     BoundedRange,
     GaussianDP,
@@ -34,6 +34,7 @@ from discretion.privacy import (
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
+from discretion.privacy.unbooked import warn_unbooked
 
 __all__ = ["LogisticRegressionCV", "RidgeCV", "TunedRegressor"]
 
@@ -77,6 +78,7 @@ class _Tuned(BaseEstimator):
     fit_intercept: bool
     choice_score: Score | None
     choice_spread: float | None
+    unit: str
     ledger: Ledger | str | Path | None
     randomness: Randomness | None
 
@@ -102,6 +104,7 @@ class _Tuned(BaseEstimator):
             score=self.choice_score,
             spread=self.choice_spread,
             delta=self.delta,
+            unit=self.unit,
             **self._loss(),
         )
 
@@ -145,6 +148,7 @@ class _Tuned(BaseEstimator):
         randomness = SystemRandomness() if self.randomness is None else self.randomness
         if not randomness.bookable:
             randomness = deepcopy(randomness)
+        warn_unbooked(self.ledger, self.randomness)
         if self.ledger is None:
             release: Any = mechanism.run(records, randomness)
         else:
@@ -249,6 +253,8 @@ class RidgeCV(TunedRegressor):
     choice_spread : float, optional
         Public guess of how much the loss differs between the best and the worst lambda, for that forecast: of half the
         squared error, responses scaled to [-1, 1].
+    unit : str
+        The unit of privacy in words, as the ledger has it.
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read.
     randomness : Randomness, optional
@@ -287,6 +293,7 @@ class RidgeCV(TunedRegressor):
         fit_intercept: bool = True,
         choice_score: Score | None = None,
         choice_spread: float | None = None,
+        unit: str = ONE_RECORD,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -302,6 +309,7 @@ class RidgeCV(TunedRegressor):
         self.fit_intercept = fit_intercept
         self.choice_score = choice_score
         self.choice_spread = choice_spread
+        self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
 
@@ -326,7 +334,7 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         The labels there may be, public. Records with others are refused.
     feature_bound, epsilon, delta, penalties, candidates, choice_share, release_model, validation_share, fit_intercept
         As in `RidgeCV`.
-    choice_score, choice_spread, ledger, randomness
+    choice_score, choice_spread, unit, ledger, randomness
         As in `RidgeCV`; the spread is of the logistic loss, which is log 2 for the model that knows nothing.
 
     Attributes
@@ -358,6 +366,7 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         fit_intercept: bool = True,
         choice_score: Score | None = None,
         choice_spread: float | None = None,
+        unit: str = ONE_RECORD,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -373,6 +382,7 @@ class LogisticRegressionCV(ClassifierMixin, _Tuned):
         self.fit_intercept = fit_intercept
         self.choice_score = choice_score
         self.choice_spread = choice_spread
+        self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from discretion.bilevel.constants import Constants, MissingConstant, Refused
 from discretion.bilevel.counts import Layout
 from discretion.bilevel.domains import Grid, default_grid, described
-from discretion.bilevel.forecast import Forecast, Hypothetical
+from discretion.bilevel.forecast import Forecast, Hypothetical, not_ruled_out
 from discretion.bilevel.mechanism import ProblemMechanism, run_on
 from discretion.bilevel.problem import BilevelProblem
 from discretion.bilevel.report import Report
@@ -45,6 +45,7 @@ from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
 
 __all__ = [
+    "TENTH",
     "Choice",
     "ExponentialMechanism",
     "NotCertified",
@@ -56,7 +57,7 @@ Floats = NDArray[np.float64]
 
 _ROUNDING = 2e-12  # of epsilon: covers the relative errors of the weights, below 4e-13 each
 _UNEVEN = 2.0
-_TENTH = 0.1  # of the loss that the constants bound: on tables we know the spread over penalties was 0.08 to 0.44 of it
+TENTH = 0.1  # of the loss that the constants bound: on tables we know the spread over penalties was 0.08 to 0.44 of it
 
 
 class NotCertified(ValueError):
@@ -98,9 +99,11 @@ class ExponentialMechanism(ProblemMechanism):
         The points; by default those of the problem's domain: a list as it is, 201, 61^2 or 31^3 points of a box or
         ball in one to three dimensions.
     score : {"plain", "candidate"}, optional
-        By default "plain", which never does worse than a uniform choice, unless the plain score is not forecast to be
-        informative (`Forecast`) and the candidate score is: nowhere worse than a uniform choice, even where losses
-        differ by a third of `spread` only; or, if the plain score is itself nearly a uniform choice, in part.
+        By default "plain", which never does worse than a uniform choice. If `spread` is given, "candidate" where the
+        plain score is not forecast to be informative (`Forecast`) and the candidate score is: nowhere worse than a
+        uniform choice, even where losses differ by a third of `spread` only; or, if the plain score is itself nearly a
+        uniform choice, in part. Where losses differ by much less than was thought it leans to points of small D_i
+        whatever the records say, so no guess decides for it.
     head_start : float, optional
         Of the candidate score, in nats: how much likelier a point of small D_i is than one of large D_i where losses
         are alike, t = 2 head_start / epsilon. By default what is forecast to do best. log(20 N) is that of
@@ -111,7 +114,8 @@ class ExponentialMechanism(ProblemMechanism):
         Difference of the loss between the best and the worst point, from public knowledge: for the forecast alone. By
         default a tenth of what the constants bound, such as the loss of the model that knows nothing.
     offsets : array (N,), optional
-        Public amounts added to the loss of each point, such as what the noise of a later release will cost there;
+        Public amounts added to the loss of each point, such as what the noise of a later release will cost there. The
+        report compares with a uniform choice among points that they do not rule out: at most `spread` above the least;
         refused where double precision could not hold value and offset together.
     delta : float
         At which the certificate states epsilon.
@@ -237,9 +241,10 @@ class ExponentialMechanism(ProblemMechanism):
         if len(candidates) == 1:
             return candidates[0], None
         rule, other = preferred(plain, candidates, self._hypothetical, self._spread(range_))
-        if self.score is None:
-            return rule, other
-        return rule if rule.name == "candidate" else other, None
+        best = other if rule is plain else rule
+        if self.score == "candidate":
+            return best, None
+        return (plain, best) if self.spread is None else (rule, other)  # a guess may be wrong by more than DOUBT
 
     @cached_property
     def _hypothetical(self) -> Hypothetical:
@@ -304,6 +309,8 @@ class ExponentialMechanism(ProblemMechanism):
             forecasts=(likely, smaller, larger),
             other=other,
             hardest=self._told(likely.hardest),
+            fixed=self._told(likely.fixed),
+            ruled_out=0 if self.offsets is None else int(np.sum(~not_ruled_out(self.offsets, spread))),
             missed=self._runs(likely),
             missed_otherwise=() if other is None else self._runs(other),
             spread_is_given=self.spread is not None,
@@ -346,12 +353,12 @@ class ExponentialMechanism(ProblemMechanism):
         if self.spread is not None:
             return self.spread
         if self.problem.loss_scale is not None:
-            return _TENTH * self.problem.loss_scale
+            return TENTH * self.problem.loss_scale
         c = self.problem.constants()
         bounds = [range_ * self.problem.counts.outer, *(each for each in (c.one_f, c.B_f) if each)]
         with suppress(MissingConstant):
             bounds.append(lipschitz(c) * float(self.problem.x_domain.diameter()))
-        return _TENTH * min(each for each in bounds if each > 0)
+        return TENTH * min(each for each in bounds if each > 0)
 
     # --- with records
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from discretion.bilevel.estimators import TunedRegressor
 from discretion.bilevel.scores import Score
+from discretion.bilevel.tuned import ONE_RECORD
 from discretion.privacy import Ledger, Randomness
 
 __all__ = ["HuberRidgeCV"]
@@ -28,7 +29,7 @@ class HuberRidgeCV(TunedRegressor):
         `response_range`.
     epsilon, delta, penalties, candidates, choice_share, release_model, validation_share, fit_intercept
         As in `RidgeCV`.
-    choice_score, choice_spread, ledger, randomness
+    choice_score, choice_spread, unit, ledger, randomness
         As in `RidgeCV`; the spread is of the Huber loss, responses scaled to [-1, 1].
 
     Attributes
@@ -65,6 +66,7 @@ class HuberRidgeCV(TunedRegressor):
         fit_intercept: bool = True,
         choice_score: Score | None = None,
         choice_spread: float | None = None,
+        unit: str = ONE_RECORD,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -81,6 +83,7 @@ class HuberRidgeCV(TunedRegressor):
         self.fit_intercept = fit_intercept
         self.choice_score = choice_score
         self.choice_spread = choice_spread
+        self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
 

@@ -25,6 +25,8 @@ class Report:
         forecasts: at the spread expected beforehand, at a third of it and at three times it.
         other: at the same spread, of the score that was not taken; None where the D_j are alike or unknown.
         hardest: in words, the best point with which the choice is worst.
+        fixed: in words, the point that does best on average without records.
+        ruled_out: how many points public offsets rule out by themselves; the uniform choice is among the others.
         missed, missed_otherwise: in words, points that a uniform choice finds better where they are the best, with this
             score and with the other.
         spread_is_given: whether somebody gave the spread.
@@ -48,6 +50,8 @@ class Report:
     forecasts: tuple[Forecast, ...]
     other: Forecast | None
     hardest: str
+    fixed: str
+    ruled_out: int
     missed: tuple[str, ...]
     missed_otherwise: tuple[str, ...]
     spread_is_given: bool
@@ -62,7 +66,10 @@ class Report:
 
     @property
     def informative(self) -> bool:
-        """Whether the choice is forecast to halve the excess of a uniform one, and to be nowhere worse than it."""
+        """Whether the choice is forecast to halve the excess of a uniform one, and to be nowhere worse than it.
+
+        And to do better on average than any point that is taken without records.
+        """
         return self.forecasts[0].informative
 
     @property
@@ -74,9 +81,10 @@ class Report:
     def verdict(self) -> str:
         """In one sentence."""
         likely = self.forecasts[0]
+        guess = "" if self.spread_is_given else f" if losses differ by {likely.spread:.2g}, a guess"
         return (
-            f"{likely.verdict.capitalize()}: the chosen point is expected to be {_percent(likely.share)} as far from "
-            f"the best one, in loss, as a uniform draw; {_percent(likely.worst)} if the best one is {self.hardest}."
+            f"{likely.verdict.capitalize()}{guess}: the chosen point is expected to be {_percent(likely.share)} as far "
+            f"from the best one, in loss, as a uniform draw; {_percent(likely.worst)} if the best is {self.hardest}."
         )
 
     def text(self) -> str:
@@ -87,10 +95,15 @@ class Report:
         otherwise = "; ".join(f"if by {each.spread:.2g}, {each.verdict} ({_percent(each.share)})" for each in doubtful)
         lines = [
             self.verdict,
+            f"Without records, {self.fixed} is expected to be {_percent(likely.public)} as far.",
             f"This is for losses that differ by {likely.spread:.2g} over the points ({whence}); {otherwise}.",
             f"Choice among {self.candidates} points, {self.score} score, at most epsilon = {self.epsilon:g} by itself "
             "(pure; of bounded range).",
         ]
+        if self.ruled_out:
+            lines += [
+                f"Public offsets rule out {self.ruled_out} of them by themselves: the uniform draw is among the others."
+            ]
         if self.missed:
             lines += [f"A uniform draw does better if the best one is {' or '.join(self.missed)}."]
         if self.head_start is not None:
@@ -130,7 +143,9 @@ class TunedReport:
     Attributes:
         epsilon, delta: of penalty and model together.
         mu: Gaussian DP of the model; None where no model is released.
-        penalties: least and largest, on the problem scaled to the unit ball.
+        penalties: least and largest to choose among, on the problem scaled to the unit ball.
+        left_out: how many smaller ones were asked for, at which the noise of the model alone costs more than losses are
+            expected to differ by.
         noise: standard deviation of the noise of a prediction with the model of the least and of the largest penalty,
             at most (for the longest rows), in `unit`; None without a model.
         unit: "units of y" or "log odds".
@@ -141,6 +156,7 @@ class TunedReport:
     delta: float
     mu: float | None
     penalties: tuple[float, float]
+    left_out: int
     noise: tuple[float, float] | None
     unit: str
     choice: Report
@@ -159,8 +175,13 @@ class TunedReport:
             lines = [
                 f"Penalty and model together cost {whole}: the model mu = {self.mu:.4g} of it, in Gaussian DP.",
                 f"Its noise in a prediction has a standard deviation of at most {self.noise[0]:.3g} {self.unit} with "
-                f"the least penalty, {self.penalties[0]:g}, and {self.noise[1]:.3g} with the largest, "
-                f"{self.penalties[1]:g}.",
+                f"the least penalty, {self.penalties[0]:.3g}, and {self.noise[1]:.3g} with the largest, "
+                f"{self.penalties[1]:.3g}.",
+            ]
+        if self.left_out:
+            lines += [
+                f"{self.left_out} smaller penalties are left out in public: the noise alone costs more there than "
+                "losses are expected to differ by."
             ]
         return "\n".join([*lines, self.choice.text()])
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.bilevel.forecast import HALF, Hypothetical
+from discretion.bilevel.forecast import Hypothetical
 
 __all__ = ["DOUBT", "HEAD_STARTS", "Rule", "Score", "candidate_scores", "preferred"]
 
@@ -92,7 +92,7 @@ def preferred(plain: Rule, candidates: list[Rule], losses: Hypothetical, spread:
         return bool(likely.missed or doubtful.missed), likely.share
 
     best, safe = min(candidates, key=merit), losses.forecast(plain.scores, spread)
-    misses, share = merit(best)
-    if share < HALF and not safe.informative and (not misses or safe.share > _COIN):
+    misses, halves = merit(best)[0], losses.forecast(best.scores, spread).halves
+    if halves and not safe.informative and (not misses or safe.share > _COIN):
         return best, plain
     return plain, best

@@ -2,7 +2,8 @@
 
 The records are parted by position into training and validation records; the penalty is chosen by the exponential
 mechanism, by their loss and by what the noise of the model will cost, which is public; the model is then fitted to all
-records at the chosen penalty and released with noise. One certificate holds both prices.
+records at the chosen penalty and released with noise. One certificate holds both prices. Penalties that the noise alone
+rules out are no candidates: no record need be asked, and the least penalty sets what one record can do to the choice.
 
 The order of the records must not depend on them: in a sorted table one replaced record moves others to the other part.
 Shuffle such a table first.
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 
 from discretion.bilevel.counts import SplitRecords, check_whole
 from discretion.bilevel.domains import default_grid
-from discretion.bilevel.exponential import ExponentialMechanism
+from discretion.bilevel.exponential import TENTH, ExponentialMechanism
 from discretion.bilevel.families import HuberPenalty, LogisticPenalty, RidgePenalty
+from discretion.bilevel.forecast import not_ruled_out
 from discretion.bilevel.inner import inner_noise, perturbed
 from discretion.bilevel.linear import Table, check_positive
 from discretion.bilevel.mechanism import BilevelMechanism
@@ -36,6 +38,9 @@ from discretion.privacy.records import numbers
 __all__ = ["TunedModel", "TunedRelease"]
 
 Floats = NDArray[np.float64]
+
+ONE_RECORD = "one record (its covariates and its response)"
+"""The unit of privacy, if no other is named."""
 Kind = Literal["ridge", "logistic", "huber"]
 Family = RidgePenalty | LogisticPenalty | HuberPenalty
 
@@ -85,11 +90,13 @@ class TunedModel(BilevelMechanism):
     feature_bound, response_range, intercept
         Public scaling.
     penalties, candidates
-        Public range and number of values of lambda.
+        Public range and number of values of lambda; of these no candidate is one at which the noise of the model costs
+        more, beyond its least, than `spread`.
     validation_share : float
         Share of the records by which lambda is chosen.
     score, head_start, spread : optional
-        Of the choice: see `ExponentialMechanism`. The spread is that of the scaled loss.
+        Of the choice: see `ExponentialMechanism`. The spread is that of the scaled loss, by default a tenth of its
+        largest value for the model that knows nothing.
     corner : float
         Of the Huber loss: the scaled residual from which on it is linear.
     delta : float
@@ -113,7 +120,7 @@ class TunedModel(BilevelMechanism):
     spread: float | None = None
     corner: float = 0.5
     delta: float = 1e-6
-    unit: str = "one record (its covariates and its response)"
+    unit: str = ONE_RECORD
 
     name = "private-tuned-model"
 
@@ -143,8 +150,8 @@ class TunedModel(BilevelMechanism):
         return np.diff(np.floor(np.arange(self.records + 1) * self.validation_share)) > 0
 
     @cached_property
-    def problem(self) -> Family:
-        """The choice of lambda as a bilevel problem."""
+    def asked(self) -> Family:
+        """The choice among all penalties, as a bilevel problem."""
         validation = int(self.held.sum())
         own: dict[str, Any] = {"corner": self.corner} if self.kind == "huber" else {}
         return _FAMILIES[self.kind](
@@ -157,26 +164,40 @@ class TunedModel(BilevelMechanism):
         )
 
     @cached_property
+    def problem(self) -> Family:
+        """The choice among penalties that the noise of the model leaves: one more than the largest, at least."""
+        if self.mu is None:
+            return self.asked
+        spread = TENTH * self.asked.loss_scale if self.spread is None else self.spread
+        left = not_ruled_out(self._noise_costs(self.asked, self.mu), spread)
+        first = min(int(np.argmax(left)), self.candidates - 2)
+        if first == 0:
+            return self.asked
+        low = self.asked.penalty(default_grid(self.asked.x_domain)[first])
+        ends = low, self.asked.penalties[1]
+        return replace(self.asked, penalties=ends, candidates=self.candidates - first)
+
+    def _noise_costs(self, problem: Family, mu: float) -> Floats:
+        """What the noise of the model adds to the loss at each penalty, on average and at most: public.
+
+        Noise e of variance s^2 in each coordinate adds (curvature/2) s^2 |a|^2 to the loss of a row a: |a| <= 1.
+        """
+        whole, points = replace(problem, training=self.records), default_grid(problem.x_domain)
+        noise = np.array([inner_noise(whole, x, mu)[0] for x in points])
+        return 0.5 * problem.loss.largest_curvature * noise**2
+
+    @cached_property
     def whole(self) -> Family:
         """The same with every record in the inner loss: what the model is fitted by."""
         return replace(self.problem, training=self.records)
 
     @cached_property
     def choice(self) -> ExponentialMechanism:
-        """The choice as a mechanism of its own. It knows, in public, what the model's noise will cost.
-
-        Noise e of variance s^2 in each coordinate adds (curvature/2) s^2 |a|^2 to the loss of a row a on average, at
-        most: |a| <= 1.
-        """
-        offsets = None
-        if self.mu is not None:
-            points = default_grid(self.problem.x_domain)
-            noise = np.array([inner_noise(self.whole, x, self.mu)[0] for x in points])
-            offsets = 0.5 * self.problem.loss.largest_curvature * noise**2
+        """The choice as a mechanism of its own. It knows, in public, what the model's noise will cost."""
         return ExponentialMechanism(
             problem=self.problem,
             epsilon=self.choice_epsilon,
-            offsets=offsets,
+            offsets=None if self.mu is None else self._noise_costs(self.problem, self.mu),
             score=self.score,
             head_start=self.head_start,
             spread=self.spread,
@@ -194,6 +215,7 @@ class TunedModel(BilevelMechanism):
             delta=self.delta,
             mu=self.mu,
             penalties=self.problem.penalties,
+            left_out=self.candidates - len(self.choice.points),
             noise=noise,
             unit="log odds" if self.kind == "logistic" else "units of y",
             choice=self.choice.report(),
@@ -229,8 +251,9 @@ class TunedModel(BilevelMechanism):
             "feature_bound": float(self.feature_bound),
             "response_range": [float(end) for end in self.response_range],
             "intercept": bool(self.intercept),
-            "penalties": [float(end) for end in self.penalties],
-            "candidates": int(self.candidates),
+            "penalties": [float(end) for end in self.problem.penalties],
+            "candidates": len(self.choice.points),
+            "spread": None if self.spread is None else float(self.spread),
             "validation_share": float(self.validation_share),
             "score": self.choice.plan.rule.name,
             "head_start": self.choice.plan.rule.head_start,

@@ -16,7 +16,7 @@ from discretion.cli import prior as priors
 from discretion.cli.console import NOT_CHECKED, REFUSED, note, plain_errors, show
 from discretion.posterior import LatticeMechanism
 from discretion.posterior.recomputation import LOSSES as OF_POSTERIORS
-from discretion.posterior.recomputation import lattice_loss_of
+from discretion.posterior.recomputation import SENTENCES, lattice_loss_of
 from discretion.privacy import Certificate, Ledger, State
 from discretion.privacy.signing import (
     BadSignature,
@@ -122,7 +122,7 @@ def verify_(
                 raise ValueError(f"--prior: a release by {made.mechanism} has no graph.")
             graph = priors.graph_of(prior, made.parameters)
             losses = LOSSES | {LatticeMechanism.name: partial(lattice_loss_of, prior=graph)}
-        checked = verify(made, losses | selection_losses(losses))
+        checked = verify(made, losses | selection_losses(losses), SENTENCES)
         refused += checked.refused
         if ledger is not None:
             refused += _not_booked(made, Ledger.open(ledger))
@@ -138,13 +138,17 @@ def verify_(
                 "computed_epsilon": None if checked.computed is None else checked.computed.epsilon,
                 "delta": made.delta,
                 "bookable": made.bookable,
+                "protects": made.protects(),
                 "enforced": list(made.enforced),
                 "declared": list(made.declared),
                 "signed_by": None if signature == "none" else signature,
                 "signer_known": key is not None,
             },
             as_json=json_,
-            lines=[*checked.lines(), _who_signed(signature, key is not None, fits)],
+            lines=[
+                *checked.lines(_in_short(signature, key is not None, fits)),
+                _who_signed(signature, key is not None, fits),
+            ],
         )
         if not checked.verified:
             raise typer.Exit(REFUSED if refused else NOT_CHECKED)
@@ -166,6 +170,13 @@ def read(place: Path) -> Certificate | SignedCertificate:
         raise ValueError(f"{file} is not a certificate: no text in UTF-8.") from None
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
+
+
+def _in_short(signature: str, known: bool, fits: bool) -> str:
+    """What is said of the signature beside the verdict."""
+    if signature == "none":
+        return "not signed"
+    return "signature does not match" if not fits else "signed" if known else "signed by a key not checked"
 
 
 def _who_signed(signature: str, known: bool, fits: bool) -> str:

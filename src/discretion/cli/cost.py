@@ -269,7 +269,11 @@ def _sentence(result: dict[str, Any]) -> str:
     )
 
 
-@cost.command("kernel-sum")
+# `release` calls it --max-per-unit. Both names in one line of help are too wide for a terminal.
+@cost.command(
+    "kernel-sum",
+    context_settings={"token_normalize_func": lambda name: "contributions" if name == "max-per-unit" else name},
+)
 def cost_kernel_sum(
     response_bound: Bound = 1.0,
     epsilon: Annotated[float | None, typer.Option(help="Target epsilon: prints the smallest scale.")] = None,
@@ -278,7 +282,7 @@ def cost_kernel_sum(
     density: Annotated[bool, typer.Option(help="Release the density beside the value sum.")] = True,
     columns: Annotated[int, typer.Option(help="Response columns.")] = 1,
     kernels: Annotated[int, typer.Option(help="Kernels, such as one for each length scale.")] = 1,
-    contributions: Annotated[int, typer.Option(help="Records that one unit may own.")] = 1,
+    contributions: Annotated[int, typer.Option(help="Records that one unit may own; also --max-per-unit.")] = 1,
     least_kernel: Annotated[float, typer.Option(help="A lower bound of the kernel on the domain.")] = 0.0,
     neighbours: Annotated[Neighbours, options.relation("replace (n public) or add-remove.")] = Neighbours.REPLACE,
     json_: Json = False,

@@ -62,7 +62,16 @@ class Drawing:
     def mistakes(self, columns: Columns) -> Iterator[tuple[bool, str]]:
         """What may be wrong with these, and whether it is."""
         t, (low, high) = self.threshold, columns.range
-        yield t is not None and columns.box.dimension != 2, "--threshold draws a map and needs two covariates."
+        axes = columns.box.dimension
+        yield (
+            t is not None and axes > 2,
+            f"--threshold draws a line of one covariate or a map of two, and --domain has {axes} ranges. In Python "
+            "posterior.confidence.excursion_sets(release, threshold) takes any number.",
+        )
+        yield (
+            self.region is not None and axes != 2,
+            "--region is an outline in the plane and needs two covariates.",
+        )
         yield (
             t is not None and not low <= t <= high,
             f"--threshold {t} lies outside --response-range {columns.response_range}.",

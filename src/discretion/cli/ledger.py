@@ -12,13 +12,13 @@ import typer
 from discretion.cli import options
 from discretion.cli.certificate import read
 from discretion.cli.console import REFUSED, note, plain_errors, show
-from discretion.posterior.units import same_unit
 from discretion.privacy import Composing, Ledger, Neighbours, fingerprint, ledgers, round_up
 from discretion.privacy.budget import round_down
 from discretion.privacy.chain import parting, read_export
 from discretion.privacy.ledger import Entry
 from discretion.privacy.loss import Guarantee
 from discretion.privacy.signing import SignedCertificate
+from discretion.privacy.units import TOGETHER, by_unit, mixed
 
 ledger = typer.Typer(
     no_args_is_help=True,
@@ -118,6 +118,7 @@ def show_(place: Place, json_: options.Json = False) -> None:
             "composition": str(book.budget.composition),
             "spent_epsilon": spent.epsilon,
             "remaining_epsilon": book.remaining(),
+            "next_epsilon": book.next_epsilon(),
             "entries": [
                 {"id": entry.id, "state": str(entry.state), "created": entry.created, **entry.description}
                 for entry in entries
@@ -125,6 +126,7 @@ def show_(place: Place, json_: options.Json = False) -> None:
         }
         lines = [_sum(book, spent)]
         lines += [f"{entry.id:>5}  {entry.state:<9} {entry.created}  {_what(entry)}" for entry in entries]
+        lines += [*_room(result["next_epsilon"], book), *_units(entries)]
         show(result, as_json=json_, lines=lines)
 
 
@@ -151,10 +153,15 @@ def spend_report(
             "rule": spent.rule,
             "spent_epsilon": spent.epsilon,
             "remaining_epsilon": book.remaining(),
+            "next_epsilon": book.next_epsilon(),
             "entries_in_all": len(entries),
             "entries": rows,
         }
-        show(result, as_json=json_, lines=[_sum(book, spent), *_table(rows), *_units(rows)])
+        show(
+            result,
+            as_json=json_,
+            lines=[_sum(book, spent), *_table(rows), *_room(result["next_epsilon"], book), *_units(entries)],
+        )
         if len(shown) < len(entries) and not json_:
             note(f"The last {len(shown)} of {len(entries)} entries; --last {len(entries)} lists all.")
 
@@ -316,14 +323,18 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _units(rows: list[dict[str, Any]]) -> Iterator[str]:
+def _room(epsilon: float, book: Ledger) -> Iterator[str]:
+    """What would be accepted next, where "left" is a difference of epsilons."""
+    kind = "Gaussian release" if book.delta else "pure release"
+    said = f"A next {kind} of epsilon up to about {round_down(epsilon, 4)} would be accepted: losses compose, and "
+    said += "what is left of the epsilon is not what decides."
+    yield from textwrap.wrap(said if epsilon else f"No further {kind} would be accepted.", WIDTH)
+
+
+def _units(entries: list[Entry]) -> Iterator[str]:
     """Who is protected by which of the entries, of those that say so; a word of warning where they differ."""
-    units: dict[str, list[str]] = {}
-    for row in rows:
-        if row["unit"] is not None:
-            units.setdefault(str(row["unit"]), []).append(str(row["id"]))
-    for unit, entries in units.items():
-        yield f"Unit of {'entry' if len(entries) == 1 else 'entries'} {', '.join(entries)}: {unit}"
-    first, *others = units or [""]
-    if not all(same_unit(first, other) for other in others):
-        yield "Losses of different units don't add up: the epsilon together is for no unit."
+    units = by_unit((entry.id, entry.description.get("unit")) for entry in entries)
+    for unit, found in units.items():
+        yield f"Unit of {'entry' if len(found) == 1 else 'entries'} {', '.join(map(str, found))}: {unit}"
+    if mixed(units):
+        yield TOGETHER

@@ -131,6 +131,7 @@ def _lines(found: MapPlan) -> list[str]:
     water = found.water_filling
     lines = [
         found.verdict,
+        *([found.cause] if found.cause else []),
         f"({found.rule})",
         "",
         f"Recommended: {found.words}",
@@ -153,15 +154,16 @@ def _lines(found: MapPlan) -> list[str]:
             ]
     lines += ["Best map, by epsilon (= means not clearly below):"]
     lines += [f"  {epsilon:g}: {label}" for epsilon, label in found.best.items()]
-    return [*lines, "", *_table(found)]
+    return [*lines, "", "Undecided: the share between the inner and the outer set of 95 % confidence", *_table(found)]
 
 
 def _table(found: MapPlan) -> list[str]:
-    table = Table("epsilon", "release", "kernel", "IoU", "agreement", "RMSE", box=None, pad_edge=False)
+    table = Table("epsilon", "release", "kernel", "IoU", "agreement", "RMSE", "undecided", box=None, pad_edge=False)
     for each in found.frontier:
         kernel = f"{each.kernel.name} {each.kernel.length_scale:.3g}"
         kernel += "" if each.ridge is None else f", ridge {each.ridge:.3g}"
-        scores = (str(each.iou), str(each.agreement), str(each.rmse))
+        open_ = found.undecided(each)
+        scores = (str(each.iou), str(each.agreement), str(each.rmse), "" if open_ is None else str(open_))
         table.add_row(f"{each.epsilon:g}", each.label, kernel, *scores)
     console = Console(width=140, color_system=None)
     with console.capture() as text:
@@ -214,7 +216,8 @@ def plan_posterior_(
     kernels: Annotated[
         str,
         typer.Option(
-            help="Kernels to try, with commas; exponential,rbf on a line and rbf elsewhere.",
+            help="Kernels to try, with commas; exponential,rbf on a line (above 20,000 records exponential,matern32) "
+            "and rbf elsewhere.",
             rich_help_panel=PUBLIC,
         ),
     ] = "",
@@ -261,6 +264,7 @@ def _posterior_lines(found: PosteriorPlan) -> list[str]:
     trivial = ", ".join(f"{name} {score}" for name, score in found.trivial.items())
     return [
         found.verdict,
+        *([found.cause] if found.cause else []),
         f"({found.rule_of_use})",
         "",
         f"Recommended: {many}, {best.words}, scale {best.choice.scale:.6g} ({found.setting.coordinates} coordinates)",
@@ -276,5 +280,8 @@ def _posterior_lines(found: PosteriorPlan) -> list[str]:
         "Medians [quartiles]; runners-up are the best paths of other kernels:",
         *(f"  {line}" for line in found.table()),
         "",
-        "The release, with your own table and columns (--ledger remembers what was spent):",
+        "The release, with your own table and columns. To remember what was spent, first",
+        f"  discretion ledger init spent.ledger --dataset NAME --epsilon {found.epsilon:g} --delta "
+        f"{round_up_significant(found.delta)}",
+        "and then --ledger=spent.ledger with a --delta no larger in",
     ]

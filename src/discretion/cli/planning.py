@@ -204,7 +204,7 @@ def release_command(
         **({"scale": repr(choice.scale)} if plan.rule == "published" else {"epsilon": repr(plan.epsilon)}),
         "delta": problem.delta,
         "grid": grid.grid,
-        "threshold": plan.threshold if box.dimension == 2 else None,
+        "threshold": plan.threshold if box.dimension <= 2 else None,
         "region": grid.region,
         "out": "release",
     }

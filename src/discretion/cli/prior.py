@@ -15,7 +15,7 @@ from scipy.sparse import load_npz
 
 from discretion.cli import options
 from discretion.cli.console import note
-from discretion.cli.sheet import Sheet
+from discretion.cli.sheet import Sheet, shares
 from discretion.gp import Box
 from discretion.gp.lattice import Lattice
 from discretion.posterior import LatticeRelease
@@ -46,7 +46,8 @@ class PriorOptions:
         str | None,
         typer.Option(
             help="lattice:SPACING (hexagons), squares:SPACING, or districts:FILE with public polygons in the table's "
-            "coordinates: posterior paths on that graph. With --region only cells whose centre lies inside.",
+            "coordinates, or in degrees with --crs: posterior paths on that graph. With --region only cells whose "
+            "centre lies inside.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -131,14 +132,19 @@ def districts_on(
 ) -> Districts:
     """Public districts that lie on the domain; every refusal comes before a record is read."""
     districts = Districts.read(file, name, tolerance=gap)
-    if districts.crs is not None and projection is not None and not projection.same(districts.crs):
+    system = "EPSG:CODE" if projection is None else projection.crs
+    convert = f"ogr2ogr -t_srs {system} projected.geojson {file}"
+    if projection is not None and _degrees(districts, box):
+        districts = districts.to(projection)
+    elif districts.crs is not None and projection is not None and not projection.same(districts.crs):
         raise ValueError(
             f"{file} says that its coordinates are {districts.crs}, and --crs is {projection.crs}: convert the "
-            "districts to the system of the table first."
+            f"districts to the system of the table first, such as by {convert}"
         )
     beyond = districts.beyond(box.lower, box.upper)
     if len(beyond) == len(districts.names):
-        raise ValueError(f"{file}: no district lies in --domain; is it in the table's coordinates?")
+        hint = f" It looks like degrees: {convert}" if _degrees(districts, box) else ""
+        raise ValueError(f"{file}: no district lies in --domain; is it in the table's coordinates?{hint}")
     if beyond:
         raise ValueError(
             f"{file}: districts outside --domain: {_few(beyond)}. Widen --domain, or leave them out of FILE."
@@ -150,6 +156,13 @@ def districts_on(
             raise ValueError(f"{file}: {alone}. If their borders leave gaps, --gap WIDTH closes them.")
         note(f"{alone}: they learn nothing of one another. If borders leave gaps, --gap WIDTH closes them.")
     return districts
+
+
+def _degrees(districts: Districts, box: Box) -> bool:
+    """Whether the districts are in longitude and latitude, WGS 84, and the domain is not."""
+    planar = bool((np.abs([box.lower, box.upper]) > (180.0, 90.0)).any())
+    named = districts.crs is None or any(each in districts.crs for each in ("CRS84", "EPSG:4326", "EPSG::4326"))
+    return planar and named and districts.in_degrees
 
 
 def _few(names: list[str]) -> str:
@@ -166,7 +179,10 @@ def graph_of(file: Path, words: Mapping[str, Any]) -> Lattice:
     if words.get("graph") != "districts":
         raise ValueError(f"--prior {file}: the certificate's graph is {words.get('graph')!r}, not districts.")
     killing, share = words.get("killing"), words.get("share")
-    return Districts.read(file, tolerance=float(words.get("tolerance") or 0.0)).lattice(killing, share=share)
+    districts = Districts.read(file, tolerance=float(words.get("tolerance") or 0.0))
+    if words.get("projected"):
+        districts = districts.to(Projection(words["projected"]))
+    return districts.lattice(killing, share=share)
 
 
 @dataclass(frozen=True)
@@ -187,10 +203,7 @@ class AreaSheet(Sheet):
         columns |= {f"path_{i + 1}": values for i, values in enumerate(release.values)}
         columns["value"] = self._shown().mean(axis=0)
         if page.threshold is not None and len(release.values) > 1:
-            share, low, high = release.exceedance(page.threshold)
-            if page.below:
-                share, low, high = 1.0 - share, 1.0 - high, 1.0 - low
-            columns |= {"share": share, "share_low": low, "share_high": high}
+            columns |= shares(release, page.threshold, page.below)
         return columns
 
     @property
@@ -200,6 +213,23 @@ class AreaSheet(Sheet):
     def _shown(self) -> Array:
         """The map of values: deviations from the centre times the public constant, (paths, N)."""
         return self.release.centre + self.rescale * (self._paths - self.release.centre)
+
+    @property
+    def _open(self) -> list[Polygon]:
+        """Districts or cells of which the number of paths leaves open whether --fraction of the posterior agrees."""
+        page, release = self.page, self.release
+        if page.threshold is None or len(release.values) == 1:
+            return []
+        interval = shares(release, page.threshold, page.below)
+        return self.areas.outline((interval["share_low"] < self.fraction) & (self.fraction < interval["share_high"]))
+
+    @property
+    def _units(self) -> str:
+        """What the colours say: the prior pulls every area towards the centre."""
+        page, centre = self.page, self.page.amount(self.release.centre)
+        if self.rescale != 1.0:
+            return f"{page.units}: differences from {centre} times {self.rescale:g}, as declared"
+        return f"{page.units}, pulled towards {centre} by the ridge: read on which side an area is, not how far"
 
     def _inside(self, paths: Array) -> NDArray[np.bool_]:
         threshold, below = self.page.threshold, self.page.below
@@ -234,10 +264,17 @@ class AreaSheet(Sheet):
             about = {"paths": len(paths), "fraction": self.fraction, "smoothing_rounds": self.rounds}
             files.insert(0, self._outlines(out, [(outlines[0], about)]))
         x, y, number, absent = self.areas.raster()
-        look = self._picture() | {"x": x, "y": y, "mask": absent, "units": page.units, "value_label": page.tick}
+        look = self._picture() | {"x": x, "y": y, "mask": absent, "units": self._units, "value_label": page.tick}
         shown, asked = self._shown(), any(outlines)
-        key = Key(inner=page.outlined(len(paths), self.fraction) if asked else "")
-        draw_map(out / "map.png", values=shown.mean(axis=0)[number], polygons=outlines[0], key=key, **look)
+        hatched = self._open
+        key = Key(
+            inner=page.outlined(len(paths), self.fraction) if asked else "",
+            between=f"Open: the 95 % interval of its share of the {len(paths)} paths holds {self.fraction:g}"
+            if hatched
+            else "",
+        )
+        mean = shown.mean(axis=0)[number]
+        draw_map(out / "map.png", values=mean, polygons=outlines[0], hatched=hatched, key=key, **look)
         if 1 < len(shown) <= 12:
             look["key"] = Key(inner=page.outlined(1, 1.0) if asked else "")
             draw_paths(out / "paths.png", values=shown[:, number], polygons=outlines[1:], **look)

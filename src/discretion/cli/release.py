@@ -14,7 +14,8 @@ from discretion.cli.drawing import Drawing, Files
 from discretion.cli.groups import grouped
 from discretion.cli.protection import Protection
 from discretion.cli.report import add_page
-from discretion.cli.sheet import PathSheet, Sheet, SumSheet, check_geotiff, claim_folder
+from discretion.cli.sheet import PathSheet, Sheet, check_geotiff, claim_folder
+from discretion.cli.sums import SumSheet
 from discretion.gp.cluster import Dask, connected
 from discretion.posterior import (
     KernelSumMechanism,
@@ -434,8 +435,9 @@ def _planned(plan: MapPlan, own: dict[str, dict[str, Any]]) -> str:
     if not plan.useful:
         trivial = max(plan.trivial[name].mean for name in ("all places", "no places"))
         raise PublicError(
-            f"{plan.verdict} Nothing was spent. The best trivial map has IoU {trivial:.2f} and the best release "
-            f"{plan.forecast.iou.mean:.2f}, if the field is as the prior has it ({plan.prior['kind']}). "
+            f"{plan.verdict} {plan.cause and f'{plan.cause} '}Nothing was spent. The best trivial map has IoU "
+            f"{trivial:.2f} and the best release {plan.forecast.iou.mean:.2f}, if the field is as the prior has it "
+            f"({plan.prior['kind']}). "
             "discretion plan map shows more and takes other priors; --mechanism kernel-sum releases a map all the same."
         )
     found = plan.recommended

@@ -7,7 +7,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.gp import Box
-from discretion.posterior import KernelSumRelease, PathRelease
-from discretion.posterior.confidence import ExcursionSets, LocalMean, excursion_sets, local_mean, threshold_field
-from discretion.posterior.decoder import Decoder
-from discretion.posterior.excursion import Polygon, agreed, excursion_polygons, smooth
+from discretion.posterior import PathRelease
+from discretion.posterior.excursion import Polygon, agreed, excursion_polygons, smooth, smooth_paths
 from discretion.privacy import round_up, round_up_significant
 from discretion.report.folder import PAGE
 from discretion.report.reading import contrast
 from discretion.spatial.geojson import multipolygon, points, write_geojson
-from discretion.spatial.maps import Key, draw_map, draw_paths
+from discretion.spatial.maps import Key, draw_line, draw_map, draw_paths
+from discretion.spatial.maps.line import spans
 from discretion.spatial.projection import Projection
 from discretion.spatial.raster import suffix, write_geoparquet, write_geotiff
 from discretion.spatial.region import Region
@@ -69,6 +67,11 @@ class Page:
     logarithm: bool
     source: str
     formats: tuple[str, ...]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The question inside files."""
+        return {"threshold": self.threshold, "side": "<=" if self.below else ">="}
 
     @property
     def condition(self) -> str:
@@ -117,7 +120,8 @@ class Sheet(ABC):
         self.release.certificate.save(out / "certificate.json")
         (out / "certificate.txt").write_text(self.release.certificate.text() + "\n", encoding="utf-8")
         files = ["certificate.json", "certificate.txt", *self._tables(out)]
-        return files + self._maps(out) if len(self.page.names) == 2 else files
+        pictures = {1: self._line, 2: self._maps}.get(len(self.page.names))
+        return files if pictures is None else files + pictures(out)
 
     @abstractmethod
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -125,6 +129,10 @@ class Sheet(ABC):
 
     @abstractmethod
     def _maps(self, out: Path) -> list[str]: ...
+
+    def _line(self, out: Path) -> list[str]:
+        """The picture along one covariate; areas have none."""
+        return []
 
     # --- numbers
 
@@ -138,7 +146,13 @@ class Sheet(ABC):
     def tags(self) -> dict[str, Any]:
         """What is kept inside files of geographic information systems."""
         made = self.release.certificate
-        return {**self.cost, "unit": made.unit, "certificate": made.ledger_entry or made.created}
+        asked = {} if self.page.threshold is None else self.page.asked
+        told = {"unit": made.protects(), "certificate": made.ledger_entry or made.created, "response": self.page.units}
+        return self.cost | told | asked
+
+    def about(self) -> dict[str, dict[str, Any]]:
+        """What single columns are, inside those files."""
+        return {}
 
     def _tables(self, out: Path) -> list[str]:
         """The released numbers: CSV always, GeoJSON in the plane, GeoTIFF and GeoParquet where asked."""
@@ -153,14 +167,14 @@ class Sheet(ABC):
         files.append(f"{self.STEM}.geojson")
         if page.projection is None:
             return files
-        mechanism, tags = self.release.mechanism, self.tags
+        mechanism, facts = self.release.mechanism, {"tags": self.tags, "about": self.about()}
         for form in page.formats:
             target = out / f"{self.STEM}{suffix(form)}"
             if form == "geotiff":
                 bands = {name: values.reshape(mechanism.grid).T for name, values in columns.items()}
-                write_geotiff(target, bands, mechanism.domain, projection=page.projection, tags=tags)
+                write_geotiff(target, bands, mechanism.domain, projection=page.projection, **facts)
             else:
-                write_geoparquet(target, places, columns, projection=page.projection, tags=tags)
+                write_geoparquet(target, places, columns, projection=page.projection, **facts)
             files.append(target.name)
         return files
 
@@ -179,11 +193,10 @@ class Sheet(ABC):
     # --- outlines and pictures
 
     @property
-    def axes(self) -> tuple[Floats, Floats]:
-        """Coordinates of the grid's columns and rows."""
+    def axes(self) -> tuple[Floats, ...]:
+        """Coordinates of the grid's columns and rows; of its places along one covariate."""
         box, grid = self.release.mechanism.domain, self.release.mechanism.grid
-        x, y = (np.linspace(low, high, count) for low, high, count in zip(box.lower, box.upper, grid, strict=True))
-        return x, y
+        return tuple(np.linspace(*ends) for ends in zip(box.lower, box.upper, grid, strict=True))
 
     @property
     def inside(self) -> Mask:
@@ -196,9 +209,8 @@ class Sheet(ABC):
     def _outlines(self, out: Path, sets: list[tuple[list[Polygon], dict[str, Any]]]) -> str:
         """Write the outlines of sets, with what each is; the file's name."""
         page = self.page
-        asked = {"threshold": page.threshold, "side": "<=" if page.below else ">="}
         features = [
-            multipolygon(polygons, projection=page.projection, properties=asked | about | self.cost)
+            multipolygon(polygons, projection=page.projection, properties=page.asked | about | self.cost)
             for polygons, about in sets
         ]
         return write_geojson(out / "excursion.geojson", features, projection=page.projection).name
@@ -208,19 +220,33 @@ class Sheet(ABC):
         return {"x": x, "y": y}
 
     def _picture(self) -> dict[str, Any]:
+        """Arguments that every map of this release takes."""
+        page = self.page
+        return self._words() | {
+            "region": page.region,
+            "plane": "" if page.projection is None else page.projection.label,
+            "metres_per_unit": None if page.projection is None else page.projection.metres_per_unit,
+        }
+
+    def _words(self) -> dict[str, Any]:
         """Arguments that every picture of this release takes."""
         page, certificate = self.page, self.release.certificate
         return {
-            "region": page.region,
             "title": page.heading,
             "threshold": page.threshold,
-            "plane": "" if page.projection is None else page.projection.label,
-            "metres_per_unit": None if page.projection is None else page.projection.metres_per_unit,
             "source": page.source,
             "epsilon_text": f"epsilon {round_up(certificate.epsilon, 2)}, delta "
             f"{round_up_significant(certificate.delta, 2)}; neighbours: {certificate.neighbours}. "
-            f"Unit: {certificate.unit.split('. ')[0].rstrip('.')}.",
+            f"Unit: {certificate.protects(short=True)}.",
         }
+
+
+def shares(release: Any, threshold: float, below: bool) -> dict[str, Floats]:
+    """Columns of the share of paths on the side that is asked for, with its interval."""
+    share, low, high = release.exceedance(threshold)
+    if below:
+        share, low, high = 1.0 - share, 1.0 - high, 1.0 - low
+    return {"share": share, "share_low": low, "share_high": high}
 
 
 @dataclass(frozen=True)
@@ -234,7 +260,40 @@ class PathSheet(Sheet):
     STEM = "paths"
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        return {f"path_{i + 1}": values for i, values in enumerate(self.release.values)}
+        columns: dict[str, NDArray[Any]] = {f"path_{i + 1}": values for i, values in enumerate(self.release.values)}
+        page, release = self.page, self.release
+        if page.threshold is None or len(page.names) != 1:
+            return columns
+        # In the plane the set is in excursion.geojson; a line has its answer beside the paths.
+        together = agreed(self._on_line, self.fraction, above=not page.below)
+        inside = together <= page.threshold if page.below else together >= page.threshold
+        columns["excursion"] = inside.astype(int)
+        if len(release.values) > 1:
+            columns |= shares(release, page.threshold, page.below)
+        return columns
+
+    @property
+    def _on_line(self) -> Floats:
+        """The smoothed paths along one covariate."""
+        return smooth_paths(self.release.on_grid(), self.smoothing)
+
+    def _line(self, out: Path) -> list[str]:
+        page, (x,) = self.page, self.axes
+        fields = self._on_line
+        shown, read = self._shown(fields)
+        several = len(fields) > 1
+        stretches: list[tuple[float, float]] = []
+        if page.threshold is not None:
+            together = agreed(fields, self.fraction, above=not page.below)
+            stretches = spans(x, together, page.threshold, above=not page.below)
+        look: dict[str, Any] = self._words() | {"value_label": page.tick} | read
+        look["units"] = f"Mean of the {len(fields)} paths: {look['units']}" if several else look["units"]
+        key = Key(inner=f"Ends of: {page.outlined(len(fields), self.fraction)}" if stretches else "")
+        best = shown.mean(axis=0) if several else None
+        draw_line(
+            out / "map.png", x=x, curves=list(shown), best=best, label=page.names[0], inner=stretches, key=key, **look
+        )
+        return ["map.png"]
 
     def _maps(self, out: Path) -> list[str]:
         page, files = self.page, ["map.png"]
@@ -259,7 +318,9 @@ class PathSheet(Sheet):
 
     def _excursion(self, field: Floats, mask: Mask | None = None) -> list[Polygon]:
         assert self.page.threshold is not None
-        return excursion_polygons(field, *self.axes, self.page.threshold, above=not self.page.below, mask=mask)
+        return excursion_polygons(
+            field, threshold=self.page.threshold, above=not self.page.below, mask=mask, **self._grid()
+        )
 
     def _shown(self, fields: Floats) -> tuple[Floats, dict[str, Any]]:
         """What the colours say: the response where the ridge leaves its size alone, else its size in noise."""
@@ -271,117 +332,3 @@ class PathSheet(Sheet):
             "units": read.units(page.units, page.amount(read.centre)),
             "threshold": None if page.threshold is None else float(read(page.threshold)),
         }
-
-
-@dataclass(frozen=True)
-class SumSheet(Sheet):
-    """The files of released kernel sums: local means, and the sets between which the non-private one lies."""
-
-    release: KernelSumRelease
-    floor: float
-    level: float
-    decoder: Decoder | None = None
-
-    STEM = "sums"
-
-    @classmethod
-    def names(cls) -> list[str]:
-        return [*super().names(), "decoded.csv", "decoder.npz"]
-
-    def write(self, out: Path) -> list[str]:
-        return super().write(out) + self._decoded(out)
-
-    def _decoded(self, out: Path) -> list[str]:
-        """The map as the plan's public prior completes it: an estimate with knowledge that the plain map lacks."""
-        if self.decoder is None:
-            return []
-        estimate = self.decoder.decode(self.release).ravel()
-        assert self.decoder.cut is not None
-        inside = (estimate >= self.decoder.cut).astype(int)
-        places = self.release.mechanism.domain.grid(self.decoder.target_shape)
-        with (out / "decoded.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([*self.page.names, "estimate", "at_least_threshold"])
-            writer.writerows(zip(*places.T.tolist(), estimate.tolist(), inside.tolist(), strict=True))
-        self.decoder.save(out / "decoder.npz")
-        return ["decoded.csv", "decoder.npz"]
-
-    @cached_property
-    def means(self) -> LocalMean:
-        """Local means where enough records are near."""
-        return local_mean(self.release, self.floor)
-
-    @cached_property
-    def sets(self) -> ExcursionSets | None:
-        """The sets of the threshold; once, for every file: their quantile is simulated."""
-        if self.page.threshold is None:
-            return None
-        kind = "<" if self.page.below else ">"
-        # The region was named before the release was made, so the sets need to hold inside it alone.
-        return excursion_sets(self.release, self.page.threshold, kind, self.level, region=self.inside.T)
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        assert self.release.density is not None
-        columns = {
-            "value_sum": self.release.value_sums[0, 0],
-            "density": self.release.density[0],
-            "local_mean": self.means.values.ravel(),
-        }
-        if self.sets is None:
-            return columns
-        return columns | {name: getattr(self.sets, name).ravel().astype(int) for name in ("inner", "outer")}
-
-    def _maps(self, out: Path) -> list[str]:
-        page, files = self.page, ["map.png"]
-        absent, inside = ~self.means.support.T, self.inside
-        inner: list[Polygon] = []
-        outer: list[Polygon] = []
-        key = Key(absent="Too few rows near for a mean" if (inside & absent).any() else "")
-        if self.sets is not None:
-            cuts = self._cuts(self.sets)
-            files.insert(0, self._outlines(out, [(self._excursion(cut, ~inside), about) for cut, about in cuts]))
-            inner, outer = (self._excursion(cut, absent) for cut, _ in cuts[1:])
-            key = Key(
-                question=f"Is the clipped local mean {page.condition}?",
-                inner="Yes on its unhatched side (inner set)",
-                outer="No on its unhatched side (outside the outer set)",
-                between="Undecided: the noise allows either answer",
-                absent=key.absent,
-                note=f"Both answers hold at all {inside.sum():,} grid points together with {100 * self.level:g} % "
-                "confidence: sure against the noise of privacy, not against sampling error.",
-            )
-        if not (inside & ~absent).any():
-            # Nothing to draw is public knowledge: it follows from the released density.
-            return [name for name in files if name != "map.png"]
-        draw_map(
-            out / "map.png",
-            values=self.means.values.T,
-            mask=absent,
-            polygons=inner,
-            outer=outer,
-            units=f"Clipped local mean of {page.units}"
-            + (f", with {page.units.removeprefix('log ')} below" if page.logarithm else ""),
-            value_label=page.tick,
-            subtitle=f"Local mean{self.release.certificate.of_records}, released at epsilon "
-            f"{round_up(self.release.certificate.epsilon, 2)}",
-            key=key,
-            **self._grid(),
-            **self._picture(),
-        )
-        return files
-
-    def _cuts(self, sets: ExcursionSets) -> list[tuple[float, dict[str, Any]]]:
-        """Where to cut the field of the threshold for the estimate, the inner and the outer set."""
-        cut = sets.quantile * sets.scale
-        sure = {"confidence": self.level, "simultaneous": True}
-        meaning = "the non-private smoothed set, at the grid points; privacy noise alone is accounted for"
-        return [
-            (0.0, {"set": "estimate", "confidence": None}),
-            (cut, {"set": "inner", "meaning": f"inside {meaning}", **sure}),
-            (-cut, {"set": "outer", "meaning": f"around {meaning}", **sure}),
-        ]
-
-    def _excursion(self, cut: float, mask: Mask) -> list[Polygon]:
-        assert self.page.threshold is not None
-        field = threshold_field(self.release, self.page.threshold)[0].T
-        return excursion_polygons(-field if self.page.below else field, *self.axes, cut, mask=mask)

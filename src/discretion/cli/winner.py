@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from discretion.cli.sheet import Page, PathSheet, Sheet, SumSheet
+from discretion.cli.sheet import Page, PathSheet, Sheet
+from discretion.cli.sums import SumSheet
 from discretion.posterior import KernelSumRelease
 from discretion.posterior.agreement import Agreement
 from discretion.privacy import round_up_significant

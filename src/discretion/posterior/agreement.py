@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discretion.posterior.confidence import local_mean, threshold_field
-from discretion.posterior.excursion import agreed, smooth
+from discretion.posterior.excursion import agreed, smooth_paths
 from discretion.posterior.kernel_sum import KernelSumRelease
 from discretion.posterior.mechanism import PathRelease
 from discretion.posterior.records import PrivateRecords, checked_records
@@ -40,7 +40,7 @@ class Agreement:
     below : bool
         Whether the set asked for is where the response is at most the threshold.
     fraction, smoothing : float
-        As `agreed` and `smooth` take them.
+        As `agreed` and `smooth_paths` take them.
     """
 
     response_range: tuple[float, float]
@@ -86,7 +86,7 @@ class Agreement:
             mean = local_mean(release, 0.0).values
             return np.clip(np.where(np.isnan(mean), release.mechanism._centres[0], mean), low, high)
         paths = release.on_grid()
-        paths = smooth(paths, self.smoothing) if paths.ndim == 3 else paths
+        paths = smooth_paths(paths, self.smoothing) if paths.ndim <= 3 else paths
         if self.threshold is None:
             return np.clip(paths.mean(axis=0), low, high)
         together = agreed(paths, self.fraction, above=not self.below)

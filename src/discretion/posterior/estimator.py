@@ -19,6 +19,7 @@ from discretion.privacy.frames import cleared
 from discretion.privacy.noise import noise_id
 from discretion.privacy.quiet import quiet
 from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
+from discretion.privacy.unbooked import warn_unbooked
 
 __all__ = ["PrivateEstimator"]
 
@@ -68,9 +69,13 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return asked_table(self, X)
 
-    @quiet()
     def _charged(self, mechanism: Mechanism, records: Records, n: int) -> Release:
         """Run the mechanism, through the ledger if there is one, which is told of n records."""
+        warn_unbooked(self.ledger, self.randomness)
+        with quiet():
+            return self._run(mechanism, records, n)
+
+    def _run(self, mechanism: Mechanism, records: Records, n: int) -> Release:
         randomness = self.randomness
         if randomness is not None and not randomness.bookable:
             # A test seed starts anew at every fit, and the parameter stays as it was. Any other source goes on.

@@ -23,6 +23,7 @@ __all__ = [
     "intersection_over_union",
     "polygon_area",
     "smooth",
+    "smooth_paths",
 ]
 
 Floats = NDArray[np.float64]
@@ -113,6 +114,13 @@ def smooth(values: ArrayLike, sd_cells: float) -> Floats:
         raise ValueError("values must be finite: smooth first, then mask.")
     sigma = (0.0,) * (field.ndim - 2) + (sd_cells, sd_cells)
     return gaussian_filter(field, sigma, mode="nearest", truncate=3.0)
+
+
+def smooth_paths(paths: ArrayLike, sd_cells: float) -> Floats:
+    """`smooth` by `sd_cells` for paths on a grid along a line, (paths, gx), or in the plane, (paths, gx, gy)."""
+    fields = np.asarray(paths, dtype=np.float64)
+    # a second axis of one cell, which the filter leaves alone
+    return smooth(fields[:, None], sd_cells)[:, 0] if fields.ndim == 2 else smooth(fields, sd_cells)
 
 
 def excursion_polygons(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import betaincinv
 
+from discretion.posterior.exceedance import Excursions
 from discretion.privacy import Release
 
 __all__ = ["LatticeRelease"]
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LatticeRelease(Release):
+class LatticeRelease(Excursions, Release):
     """Released sample paths on a public graph, and their certificate. What is computed from it costs nothing.
 
     Attributes
@@ -58,22 +58,3 @@ class LatticeRelease(Release):
         for _ in range(rounds):
             values = (W @ values + own * values) / (links[:, None] + own)
         return values.T
-
-    def excursion(self, threshold: float) -> NDArray[np.bool_]:
-        """Nodes where each path is at least `threshold`, (paths, N)."""
-        return self.values >= threshold
-
-    def exceedance(self, threshold: float, confidence: float = 0.95) -> tuple[Array, Array, Array]:
-        """Share of paths at or above `threshold` at each node, and an interval (low, high), arrays (N,).
-
-        The paths are independent draws, so the number above is binomial with the exceedance probability of the
-        posterior at the released scale; the interval is that of Clopper and Pearson, exact for each node by itself.
-        ValueError unless `confidence` lies strictly between 0 and 1.
-        """
-        if not 0.0 < confidence < 1.0:
-            raise ValueError(f"confidence must lie strictly between 0 and 1; got {confidence!r}.")
-        count, above = len(self.values), self.excursion(threshold).sum(axis=0).astype(np.float64)
-        tail = 0.5 * (1.0 - confidence)
-        low = np.where(above > 0, betaincinv(np.maximum(above, 1.0), count - above + 1.0, tail), 0.0)
-        high = np.where(above < count, betaincinv(above + 1.0, np.maximum(count - above, 1.0), 1.0 - tail), 1.0)
-        return above / count, low, high

@@ -35,6 +35,7 @@ from discretion.posterior.assumptions import (
 )
 from discretion.posterior.assumptions import Diagonal as DiagonalKernel
 from discretion.posterior.calibration import calibrated, least_on_grid
+from discretion.posterior.exceedance import Excursions
 from discretion.posterior.records import PrivateRecords, checked_points, checked_records
 from discretion.posterior.rules import RELEASE_RULES, path_loss
 from discretion.posterior.units import check_owners, unit_assumptions
@@ -617,7 +618,7 @@ class PosteriorMechanism:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PathRelease(Release):
+class PathRelease(Excursions, Release):
     """Released sample paths: public values at public locations, and their certificate.
 
     Attributes

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,13 @@ from discretion.posterior.kernel_sum import KernelSumMechanism
 from discretion.posterior.lattice_mechanism import LatticeMechanism
 from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.thompson_mechanism import ThompsonMechanism
-from discretion.privacy import PrivacyLoss
-from discretion.privacy.verification import LossOf, NotRecomputable, check_parameters
+from discretion.privacy import Certificate, PrivacyLoss, SystemRandomness
+from discretion.privacy.units import counted_by_ids
+from discretion.privacy.verification import LossOf, NotRecomputable, SentencesOf, check_parameters
 
 __all__ = [
     "LOSSES",
+    "SENTENCES",
     "kernel_sum_loss_of",
     "kernel_sum_of",
     "lattice_loss_of",
@@ -200,6 +203,30 @@ LOSSES: dict[str, LossOf] = {
     ThompsonMechanism.name: thompson_loss_of,
 }
 """What `verify` needs, for the mechanisms of this library; add one of your own with ``LOSSES | {name: ...}``."""
+
+
+def _sentences(of: Callable[..., Any]) -> SentencesOf:
+    """The assumptions of the mechanism that ``of`` makes; whether owners had ids is known from the sentences alone."""
+
+    def sentences(made: Certificate) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        mechanism = replace(of(made.parameters, made.delta), unit=made.unit)
+        limited = counted_by_ids(made.enforced)
+        if isinstance(mechanism, ThompsonMechanism):
+            again = mechanism.certificate(SystemRandomness())
+        else:
+            again = mechanism.certificate(made.n, SystemRandomness(), limited=limited)
+        return again.enforced, again.declared
+
+    return sentences
+
+
+SENTENCES: dict[str, SentencesOf] = {
+    PosteriorMechanism.name: _sentences(posterior_of),
+    KernelSumMechanism.name: _sentences(kernel_sum_of),
+    LatticeMechanism.name: _sentences(lattice_of),
+    ThompsonMechanism.name: _sentences(thompson_of),
+}
+"""What `verify` compares the assumptions of these mechanisms with."""
 
 _OWN = ("name", "length_scale")
 

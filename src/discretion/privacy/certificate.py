@@ -24,6 +24,7 @@ import numpy as np
 
 from discretion.privacy.conversion import round_up, round_up_significant
 from discretion.privacy.loss import Neighbours, PrivacyLoss
+from discretion.privacy.units import protected
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -325,7 +326,7 @@ class Certificate:
         what = self.parameters.get("released", f"The output of {self.mechanism!r}, run")
         released = f"{what} on {source}. Settings: {settings or 'none'}."
         lines += ["", "WHAT WAS RELEASED", *_wrap(released, most=5)]
-        lines += ["WHO IS PROTECTED", *_wrap(f"The unit of privacy: {self.unit}", most=6)]
+        lines += ["WHO IS PROTECTED", *_wrap(f"The unit of privacy: {self.protects()}.", most=6)]
         lines += ["WHAT IS PROMISED", *_wrap(self.promise, most=8)]
         lists = {
             "ASSUMPTIONS THE SOFTWARE ENFORCED": self.enforced or ("None.",),
@@ -338,6 +339,11 @@ class Certificate:
         for (title, each), share in zip(bullets.items(), shares, strict=True):
             lines += [title, *_cut(each, share)]
         return "\n".join(lines)
+
+    def protects(self, *, short: bool = False) -> str:
+        """Who is protected: `unit` where ids of owners were counted, else the row that is declared to be one."""
+        most = self.parameters.get("contributions")
+        return protected(self.unit, self.enforced, most if isinstance(most, int) else 1, short=short)
 
     @property
     def promise(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from discretion.privacy.conversion import round_up, round_up_significant
 from discretion.privacy.loss import Neighbours, PrivacyLoss
 from discretion.privacy.power import attack_power, guessing
+from discretion.privacy.units import TOGETHER, by_unit, mixed
 
 if TYPE_CHECKING:
     from discretion.privacy.certificate import Certificate
@@ -268,6 +269,10 @@ def _epsilon(value: float) -> str:
     return "no bound" if math.isinf(value) else round_up(value, 3)
 
 
+def _down(value: float) -> str:
+    return f"{math.floor(value * 1e3) / 1e3:.3f}"
+
+
 # --- Certificates
 
 
@@ -275,9 +280,9 @@ def certificate_card(made: Certificate) -> str:
     """What a release protects, against whom, and what it does not: the certificate in words."""
     alarm = "" if made.bookable else f'<p class="alarm">{escape(_test_only(made))}</p>'
     loss = PrivacyLoss.from_dict(made.loss)
-    unit = made.unit.rstrip(".")
     return (
-        f"{alarm}<h3>What this protects</h3>{paragraphs(f'The unit of privacy: {unit}.', _whose(made), made.promise)}"
+        f"{alarm}<h3>What this protects</h3>"
+        f"{paragraphs(f'The unit of privacy: {made.protects()}.', _whose(made), made.promise)}"
         f"{facts(attack_facts(loss))}"
         f"<h3>Against whom</h3>{bullets(_AGAINST)}"
         f"<h3>What it does not protect</h3>{bullets((*_NOT, *made.limits))}"
@@ -307,10 +312,11 @@ def _test_only(made: Certificate) -> str:
 
 def _whose(made: Certificate) -> str:
     source = "Its number of records is private too." if made.n is None else f"It was made from {made.n:,} records."
+    one = "a unit's record" if made.protects() == made.unit.strip().rstrip(".") else "one row"
     what = {
-        Neighbours.REPLACE: "Everything that a unit's record says is protected: where, and what.",
+        Neighbours.REPLACE: f"Everything that {one} says is protected: where, and what.",
         Neighbours.REPLACE_RESPONSE: "Only the response is protected; covariates are treated as public.",
-        Neighbours.ADD_REMOVE: "Whether a unit is in the data at all is protected, and everything its record says.",
+        Neighbours.ADD_REMOVE: f"Whether {one} is in the data at all is protected, and everything in it.",
     }[made.neighbours]
     return f"{source} {what}"
 
@@ -335,19 +341,28 @@ def summary(made: Certificate) -> str:
 
 def ledger_card(book: Ledger, entries: bool = True) -> str:
     """What was spent of a budget and what is left; with `entries` each entry, by whom, and its state."""
-    spent, left = book.spent().epsilon, book.remaining()
+    spent, left, room = book.spent().epsilon, book.remaining(), book.next_epsilon()
+    booked = book.entries()
+    units = by_unit((each.id, each.description.get("unit")) for each in booked)
+    different = mixed(units)
+    named = "; ".join(f"{unit.rstrip('.')} (entry {', '.join(map(str, of))})" for unit, of in units.items())
+    together = "of no unit: see below" if different else "all entries together"
+    until = f", as of entry {len(booked)}" if booked else ""
+    kind = "Gaussian" if book.delta else "pure"
     piece = facts(
         [
             ("Data set", book.dataset),
             ("Budget", f"epsilon {book.epsilon:g} at delta {book.delta:g} ({book.neighbours} neighbours)"),
-            ("Spent", f"epsilon {_epsilon(spent)}, all entries together"),
-            ("Left", f"epsilon {math.floor(left * 1e3) / 1e3:.3f}, a figure to plan with: losses add, epsilons do not"),
+            ("Spent", f"epsilon {_epsilon(spent)}, {together}{until}"),
+            *([("Units", f"{TOGETHER}{f' They are: {named}.' if entries else ''}")] if different else []),
+            ("Left", f"epsilon {_down(left)}, a figure to plan with: losses add, epsilons do not"),
+            ("Next", f"a {kind} release of epsilon up to about {_down(room)} would be accepted"),
         ]
     ) + spent_bar(spent, book.epsilon)
     if not entries:
         return piece
     rows = [
         (str(each.id), str(each.description.get("mechanism", "")), str(each.state), each.who, each.created)
-        for each in book.entries()
+        for each in booked
     ]
     return piece + (table(("Entry", "Mechanism", "State", "Who", "When"), rows, "Entries") if rows else "")

@@ -420,9 +420,18 @@ class Ledger:
         """The budget's epsilon less that of `spent()`, rounded down; at least 0.
 
         A figure to plan with, not a promise, because composition is not addition: small losses often fit in
-        more often than it says, and a loss for which only a coarse rule holds may not fit in at all.
+        more often than it says (`next_epsilon`), and a loss for which only a coarse rule holds may not fit in at all.
         """
         return self.budget.left(self.spent().epsilon)
+
+    def next_epsilon(self) -> float:
+        """The largest epsilon, at the budget's delta, of a next Gaussian release that fits in (`Budget.room`).
+
+        Above `remaining()` where losses compose to less than the sum of their epsilons.
+        """
+        with self.journal.transaction() as (_, known):
+            pass
+        return self.budget.room(known.parts)
 
     def entries(self) -> list[Entry]:
         """Every entry, in the order of reservation.
@@ -549,7 +558,9 @@ class Ledger:
             )
 
     def _check_unit(self, session: Session, known: Known, unit: Any) -> None:
-        if self.other_unit or not isinstance(unit, str):
+        if unit is not None and not isinstance(unit, str):
+            raise ValueError(f"A release's unit must be a text that says what is protected; got {type(unit).__name__}.")
+        if self.other_unit or unit is None:
             return
         for booked, entry in self.journal.units(session, known).items():
             if not same_unit(booked, unit):

@@ -15,6 +15,7 @@ import base64
 import hashlib
 import os
 import stat
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -159,11 +160,19 @@ def read_certificate(text: str) -> Certificate | SignedCertificate:
     """The certificate, or the signed certificate, of this JSON text.
 
     Raises:
-        ValueError: neither.
+        ValueError: neither, or its words hold control characters: a terminal would show other words than are there.
     """
     data = read_json(text)
-    signed = isinstance(data, dict) and "signature" in data
-    return SignedCertificate._from_data(data) if signed else Certificate.from_data(data)
+    if isinstance(data, dict) and "signature" in data:
+        found = SignedCertificate._from_data(data)
+        made = found.certificate
+    else:
+        found = made = Certificate.from_data(data)
+    names = (made.mechanism, made.unit, made.rule, made.randomness, made.library, made.library_version)
+    for words in (*names, made.ledger_entry or "", *made.enforced, *made.declared, *made.limits):
+        if any(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") for letter in words):
+            raise ValueError(f"A certificate holds plain words, without control characters; this has {words!r}.")
+    return found
 
 
 # --- Keys -------------------------------------------------------------------------------------------

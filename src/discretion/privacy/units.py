@@ -1,14 +1,40 @@
-"""Units of privacy in words: which of them are one, and what is declared where nobody said whose each row is."""
+"""Units of privacy in words: which of them are one, who is protected in truth, and what is declared of whose rows."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["booked_unit", "each_row", "same_unit", "whose_rows"]
+__all__ = [
+    "TOGETHER",
+    "booked_unit",
+    "by_unit",
+    "counted_by_ids",
+    "each_row",
+    "mixed",
+    "protected",
+    "same_unit",
+    "whose_rows",
+]
+
+TOGETHER = "Losses of different units don't add up: the epsilon together is for no unit."
 
 _PICKED = re.compile(r": (one|at most [\d,]+) of its records takes? part, ")
-_ONE_ROW = re.compile(r"(the response of )?(one|a|each) (row|record)( of the table| of those on which .*)?")
+_ONE_ROW = re.compile(
+    r"(the response of )?(one|a|each) (row|record)( of the table| of those on which [^;:.(]*)?"
+    r"(; a person with several rows is not covered as a whole|"
+    r" \((its covariates|its place|where it was measured) and its responses?\))?"
+)
+
+_LIMITED = re.compile(r"At most [\d,]+ records? of one unit of privacy (is|are) among the records\.")
+"""The sentence of those whose records were counted by their owners' ids."""
+_ROWS = re.compile(
+    r"(the responses? of )?(one|a|each|any [\d,]+|[\d,]+) (row|record)s?( of the table| of those on which [^;:.(]*)?"
+    r"(; a person with several rows is not covered as a whole| \((its covariates|where it was measured) and its "
+    r"responses?\))?|one hexagon's record(: .*)?"
+)
+"""Units that claim no more than rows: of these nobody can think that they are persons."""
 
 
 def each_row(unit: str) -> str:
@@ -29,13 +55,56 @@ def whose_rows(unit: str) -> tuple[str, ...]:
     return () if _PICKED.search(unit) else (each_row(unit),)
 
 
+def counted_by_ids(enforced: Iterable[str]) -> bool:
+    """Whether these sentences say that records were counted by their owners' ids."""
+    return any(map(_LIMITED.fullmatch, enforced))
+
+
+def protected(unit: str, enforced: Iterable[str], most: int = 1, *, short: bool = False) -> str:
+    """Who is protected, in words: the `unit` where its records were counted by their owners' ids, else rows.
+
+    Args:
+        unit: in words, as a certificate has it.
+        enforced: what the software made true; only a sentence of these can make rows into units.
+        most: records of one unit that the price is for.
+        short: for a line among others.
+    """
+    unit = unit.strip().rstrip(".")
+    if counted_by_ids(enforced) or _ROWS.fullmatch(unit.casefold()):
+        return unit.split(". ")[0] if short else unit
+    head = _head(unit) if short else unit
+    what = head[:1].lower() + head[1:] if head[1:2].islower() else head
+    if most > 1:
+        return f"any {most:,} rows, declared {'' if short else 'to be all those of '}{what}" + (
+            "" if short else "; nothing checked whose they are, and whoever has more is not protected as a whole"
+        )
+    if short:
+        return f"one row, declared {what}"
+    return f"one row of the table, declared to be {what}; several rows of one are not protected together"
+
+
+def by_unit(booked: Iterable[tuple[int, Any]]) -> dict[str, list[int]]:
+    """The units that entries of a ledger name, in words, each with its entries."""
+    found: dict[str, list[int]] = {}
+    for entry, unit in booked:
+        if isinstance(unit, str):
+            found.setdefault(unit, []).append(entry)
+    return found
+
+
+def mixed(units: Iterable[str]) -> bool:
+    """Whether these units, in words, are more than one (`same_unit`)."""
+    first, *others = [*units] or [""]
+    return not all(same_unit(first, other) for other in others)
+
+
 def same_unit(one: str, other: str) -> bool:
     """Whether the units `one` and `other`, in words, are one. How many records take part may differ, and so may the
     words for one row of which nobody said whose it is."""
 
     def owner(words: str) -> str:
-        row = _ONE_ROW.fullmatch(_head(words).casefold())
-        return "one row" if row else _PICKED.sub(": ", words.strip().rstrip(".")).casefold()
+        words = words.strip().rstrip(".").casefold()
+        return "one row" if _ONE_ROW.fullmatch(words) else _PICKED.sub(": ", words)
 
     return owner(one) == owner(other)
 

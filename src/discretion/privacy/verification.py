@@ -19,13 +19,19 @@ from discretion.privacy.certificate import TEST_ONLY, Certificate, library_versi
 from discretion.privacy.conversion import round_up, round_up_significant
 from discretion.privacy.loss import Guarantee, PrivacyLoss
 
-__all__ = ["LossOf", "NotRecomputable", "Verification", "check_parameters", "verify"]
+__all__ = ["LossOf", "NotRecomputable", "SentencesOf", "Verification", "check_parameters", "verify"]
 
 LossOf = Callable[[Mapping[str, Any], int | None, float], PrivacyLoss]
 """The privacy loss of a mechanism from its public parameters, as its certificate has them, from n and from delta.
 
 It raises ValueError where they are not the parameters of such a mechanism, and `NotRecomputable` where what its price
 rests on is not in the certificate.
+"""
+
+SentencesOf = Callable[[Certificate], tuple[tuple[str, ...], tuple[str, ...]]]
+"""What a mechanism with a certificate's parameters says that it enforces, and what it says that somebody declared.
+
+It raises ValueError where it can't tell.
 """
 
 
@@ -70,11 +76,20 @@ class Verification:
         """VERIFIED; REFUSED, a claim of it is refuted; or NOT CHECKED, this version has no recomputation for it."""
         return "REFUSED" if self.refused else "NOT CHECKED" if self.unchecked else "VERIFIED"
 
-    def lines(self) -> list[str]:
-        """For a person: the result, what was computed, and which assumptions it rests on."""
+    @property
+    def _name(self) -> str:
+        """The mechanism; of one that is not known all letters can be told from like ones."""
+        return f"claims to be {self.certificate.mechanism!a}" if self.unchecked else self.certificate.mechanism
+
+    def lines(self, signed: str = "") -> list[str]:
+        """For a person: the result, what was computed, and which assumptions it rests on.
+
+        Args:
+            signed: what came of looking at its signature, in two words, beside the result.
+        """
         made, computed = self.certificate, self.computed
         lines = [
-            f"{self.verdict}: {made.mechanism}, epsilon <= {round_up(made.epsilon, 4)} "
+            f"{self.verdict}{signed and f', {signed}'}: {self._name}, epsilon <= {round_up(made.epsilon, 4)} "
             f"at delta = {round_up_significant(made.delta)} ({made.neighbours.value} neighbours)."
         ]
         if not made.bookable:
@@ -84,7 +99,7 @@ class Verification:
         lines += [f"Refused: {reason}" for reason in self.refused]
         lines += [f"Not checked: {reason}" for reason in self.unchecked]
         lines += [f"Differs: {difference}" for difference in self.differences]
-        lines += [f"Unit of privacy: {made.unit}"]
+        lines += [f"Unit of privacy: {made.protects()}"]
         for title, texts in (
             ("Enforced by the software that made it:", made.enforced),
             ("Declared by somebody, and not checked by anything:", made.declared),
@@ -94,8 +109,10 @@ class Verification:
         return lines
 
 
-def verify(certificate: Certificate, losses: Mapping[str, LossOf]) -> Verification:
-    """Compute every number of `certificate` again from its parameters.
+def verify(
+    certificate: Certificate, losses: Mapping[str, LossOf], sentences: Mapping[str, SentencesOf] | None = None
+) -> Verification:
+    """Compute every number of `certificate` again from its parameters, and compare its sentences where they follow.
 
     The loss is rebuilt from mechanism, parameters and n. Refused are an epsilon below that of the rebuilt or of the
     stored loss at the certificate's delta; a stored loss that is below the rebuilt one at any of its orders, in its
@@ -107,6 +124,8 @@ def verify(certificate: Certificate, losses: Mapping[str, LossOf]) -> Verificati
     Args:
         certificate: what is to be verified.
         losses: a `LossOf` for each mechanism's name.
+        sentences: a `SentencesOf` for mechanisms whose assumptions follow from their parameters. A certificate of this
+            version with other sentences is refused; of another version they are told as differences.
     """
     refused: list[str] = []
     differences: list[str] = []
@@ -114,7 +133,7 @@ def verify(certificate: Certificate, losses: Mapping[str, LossOf]) -> Verificati
     computed: Guarantee | None = None
     later = _later(certificate.library_version)
     where = unchecked if later else refused
-    before = f"It was written by version {certificate.library_version}, later than this one. " if later else ""
+    before = f"It says that version {certificate.library_version} wrote it, later than this one. " if later else ""
     try:
         rebuilt = _attempt(lambda: _rebuilt(certificate, losses), f"{before}The loss cannot be computed again: ", where)
     except NotRecomputable as error:
@@ -130,6 +149,7 @@ def verify(certificate: Certificate, losses: Mapping[str, LossOf]) -> Verificati
             differences += [f"epsilon {certificate.epsilon!r} is more than the parameters need, {computed.epsilon!r}."]
         same = certificate.library_version == library_version()
         (refused if same else differences).extend(_other_route(certificate, computed))
+        (refused if same else differences).extend(_other_words(certificate, sentences or {}))
     for loss in (stored, rebuilt):
         if loss is not None and loss.neighbours is not certificate.neighbours:
             refused += [f"The loss is for {loss.neighbours.value} neighbours, the certificate says otherwise."]
@@ -195,6 +215,25 @@ def _other_route(certificate: Certificate, computed: Guarantee) -> Iterator[str]
         yield f"order {one!r} is stated, and the order that gives this epsilon is {other!r}."
     if certificate.rule != computed.rule:
         yield f"the rule {certificate.rule!r} is stated, and the one that gives this epsilon is {computed.rule!r}."
+
+
+def _other_words(certificate: Certificate, sentences: Mapping[str, SentencesOf]) -> Iterator[str]:
+    """Where the assumptions are not those that the mechanism states, in the order of the certificate."""
+    if certificate.mechanism not in sentences:
+        return
+    try:
+        wanted = sentences[certificate.mechanism](certificate)
+    except (ValueError, TypeError, LookupError):
+        return
+    for kind, stated, follows in zip(
+        ("enforced", "declared"), (certificate.enforced, certificate.declared), wanted, strict=True
+    ):
+        for text in stated:
+            if text not in follows:
+                yield f"{text!r} is stated as {kind}, which does not follow from the parameters."
+        for text in follows:
+            if text not in stated:
+                yield f"{text!r} is not stated as {kind}, which follows from the parameters."
 
 
 def _below(stored: PrivacyLoss, rebuilt: PrivacyLoss, certificate: Certificate) -> Iterator[str]:

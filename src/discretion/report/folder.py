@@ -151,13 +151,18 @@ def read_line(folder: Path, made: Certificate, view: View) -> str:
         return ""
     names, columns = _table(table)
     axes = [name for name in names if name not in _VALUES and not name.startswith("path_")]
-    values = [name for name in names if name in columns and name not in (*axes, "local_mean", "inner", "outer")][:3]
+    values = [name for name in names if name in columns and name not in (*axes, *_ANSWERS)][:3]
     if len(axes) != 1 or not values:
         return ""
     order = np.argsort(columns[axes[0]])
     read = None if "value_sum" in columns else contrast(_settings(folder, made), made.n)
-    lines = [(name.replace("_", " "), columns[axes[0]][order], read_as(columns[name][order], read)) for name in values]
     label = view.units if "value_sum" not in columns else "released sums"
+    if "local_mean" in columns and np.isfinite(columns["local_mean"]).any():
+        values, label = ["local_mean"], f"clipped local mean of {view.units}"
+    lines = [(name.replace("_", " "), columns[axes[0]][order], read_as(columns[name][order], read)) for name in values]
+    if view.threshold is not None and len(lines) < 3 and "value_sum" not in values:
+        ends = columns[axes[0]][order[[0, -1]]]
+        lines.append((f"threshold {amount(view.threshold, view)}", ends, read_as(np.full(2, view.threshold), read)))
     label = label if read is None else read.units(label, amount(read.centre, view))
     return line_chart(lines, x_label=axes[0], y_label=label, words=f"What was released along {axes[0]}.")  # pyright: ignore[reportArgumentType]
 
@@ -166,7 +171,8 @@ def _table_of(folder: Path) -> Path | None:
     return next((folder / name for name in ("sums.csv", "paths.csv") if (folder / name).is_file()), None)
 
 
-_VALUES = {"value_sum", "density", "local_mean", "inner", "outer", "value", "share", "share_low", "share_high", "name"}
+_ANSWERS = {"local_mean", "inner", "outer", "excursion", "share", "share_low", "share_high"}
+_VALUES = {"value_sum", "density", "value", "name", *_ANSWERS}
 
 
 # --- surfaces
@@ -315,7 +321,10 @@ def _areas(
         return [[ring * factor for ring in rings] for rings in polygons]
 
     shown = ["value", *(name for name in columns if name.startswith("path_")), "share"]
-    names = {"value": "Mean of the paths, rescaled as declared", "share": "Share of the paths that say yes"}
+    names = {
+        "value": "Mean of the paths, pulled to the centre by the ridge, rescaled as declared",
+        "share": "Share of the paths that say yes",
+    }
     chosen = [name for name in (*shown[: MOST_PATHS + 1], "share") if name in columns]
     layers = tuple(
         Layer(

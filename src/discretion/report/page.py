@@ -84,7 +84,7 @@ def page(contents: Contents) -> str:
         if math.isinf(made.epsilon)
         else f"epsilon {round_up(made.epsilon, 2)} at delta {round_up_significant(made.delta, 2)}"
     )
-    unit = made.unit.split(". ")[0].rstrip(".")
+    unit = made.protects().split(". ")[0]
     head = (
         f"<div><h1>{escape(title)}</h1><p>Released{escape(made.of_records)} with differential privacy: {guarantee}. "
         f"The unit of privacy: {escape(unit)}.</p>"
@@ -144,8 +144,8 @@ def _price(made: Certificate, loss: PrivacyLoss) -> str:
 def _budget(made: Certificate, ledger: Ledger | None) -> str:
     if ledger is not None:
         after = html.paragraphs(
-            "All releases that this ledger paid for, composed as losses. Other ledgers, and other units of privacy, it "
-            "does not know."
+            "All releases that this ledger had paid for when this page was made, composed as losses. Later ones and "
+            "other ledgers it does not know."
         )
         return html.ledger_card(ledger, entries=False) + after
     booked = f"It was booked as {made.ledger_entry}" if made.ledger_entry else "It was not booked in a ledger"
@@ -227,12 +227,13 @@ def _verify(contents: Contents) -> str:
     year, stated = made.created[:4], f"epsilon {round_up(made.epsilon, 3)}, delta {round_up_significant(made.delta)}"
     title = contents.view.title or f"Private release by {made.mechanism}"
     cite = (
-        f"{title}. Differentially private release ({stated}; unit: {made.unit.split('. ')[0].rstrip('.')}), "
+        f"{title}. Differentially private release ({stated}; unit: {made.protects(short=True)}), "
         f"{made.library} {made.library_version}, {year}. Certificate SHA-256 {digest(made)}."
     )
     # A certificate comes from elsewhere: no text of it becomes a command, unless it is a version and nothing else.
     version = made.library_version
-    commands = [f"pip install discretion=={version}"] if _VERSION.fullmatch(version) else []
+    copy = f"pip install .    # in a copy of the repository, at version {version}"
+    commands = [copy] if _VERSION.fullmatch(version) else []
     commands.append("discretion certificate verify certificate.json")
     if made.ledger_entry:
         commands[-1] += " --ledger LEDGER"

@@ -14,6 +14,7 @@ from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.paid import describes
 from discretion.privacy.release import library_version
+from discretion.privacy.unbooked import UNREMEMBERED
 from discretion.selection.beforehand import check_number, check_price, check_proposals
 from discretion.selection.bounds import Rule
 from discretion.selection.disjoint import DisjointTuning
@@ -28,7 +29,6 @@ from discretion.selection.within import search_within
 __all__ = ["charged", "select"]
 
 
-UNREMEMBERED = "No ledger: nothing remembers this release, so nothing stops the budget being spent twice."
 FAILED = (
     "Every run failed, and the search is paid for all the same. Before another one, rehearse it on made-up records: "
     "there every error is shown, and nothing is charged (rehearse, PrivateSearchCV.rehearse)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -22,12 +23,16 @@ from discretion.privacy import (
     PublicError,
     Randomness,
     SystemRandomness,
+    Unreachable,
     largest,
+    round_up,
     smallest,
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
+from discretion.privacy.unbooked import warn_unbooked
 from discretion.selection.linear import (
+    ONE_RECORD,
     LabelledRecords,
     LogisticMechanism,
     ModelRelease,
@@ -39,7 +44,7 @@ __all__ = ["PrivateLogisticRegression", "PrivateRidge"]
 
 Floats = NDArray[np.float64]
 
-_MOST_MU = 1e4
+_MOST_MU, _MOST_NOISE = 1e4, 1e6
 
 
 class _PrivateLinear(BaseEstimator):
@@ -48,6 +53,7 @@ class _PrivateLinear(BaseEstimator):
     epsilon: float | None
     delta: float
     neighbours: Neighbours | str
+    unit: str
     ledger: Ledger | str | Path | None
     randomness: Randomness | None
     _strength: ClassVar[str]
@@ -107,6 +113,7 @@ class _PrivateLinear(BaseEstimator):
         randomness = SystemRandomness() if self.randomness is None else self.randomness
         if not randomness.bookable:
             randomness = deepcopy(randomness)
+        warn_unbooked(self.ledger, self.randomness)
         if self.ledger is None:
             release: Any = mechanism.run(records, randomness)
         else:
@@ -150,6 +157,8 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
         ``"replace"`` (n is public) or ``"add-remove"`` (n is private).
     most_records : int
         Public bound of the number of records where it is private.
+    unit : str
+        The unit of privacy in words, as the ledger has it.
     ledger : Ledger or path, optional
         Where the loss is reserved before a record is read.
     randomness : Randomness, optional
@@ -181,6 +190,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
         fit_intercept: bool = True,
         neighbours: Neighbours | str = "replace",
         most_records: int = 1_000_000,
+        unit: str = ONE_RECORD,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -193,6 +203,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
         self.fit_intercept = fit_intercept
         self.neighbours = neighbours
         self.most_records = most_records
+        self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
 
@@ -221,6 +232,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
             intercept=self.fit_intercept,
             neighbours=Neighbours(self.neighbours),
             most_records=self.most_records,
+            unit=self.unit,
         )
 
     @cleared
@@ -280,7 +292,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         Standard deviation of the Gaussian noise on the gradient, of which one record makes up 1 at most. Give either
         ``noise``, or ``epsilon`` to have the least noise that meets it at ``delta``. The price is not that of Gaussian
         DP with mu = 1 / noise: ask ``privacy_loss(n)``.
-    epsilon, delta, fit_intercept, neighbours, most_records, ledger, randomness
+    epsilon, delta, fit_intercept, neighbours, most_records, unit, ledger, randomness
         As in `PrivateRidge`.
 
     Attributes
@@ -312,6 +324,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         fit_intercept: bool = True,
         neighbours: Neighbours | str = "replace",
         most_records: int = 1_000_000,
+        unit: str = ONE_RECORD,
         ledger: Ledger | str | Path | None = None,
         randomness: Randomness | None = None,
     ) -> None:
@@ -324,6 +337,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
         self.fit_intercept = fit_intercept
         self.neighbours = neighbours
         self.most_records = most_records
+        self.unit = unit
         self.ledger = ledger
         self.randomness = randomness
 
@@ -350,6 +364,7 @@ class PrivateLogisticRegression(ClassifierMixin, _PrivateLinear):
             intercept=self.fit_intercept,
             neighbours=Neighbours(self.neighbours),
             most_records=self.most_records,
+            unit=self.unit,
         )
 
     @cleared
@@ -407,9 +422,17 @@ def _least_noise(alpha: float, neighbours: Neighbours, problems: int, epsilon: f
     Raises:
         Unreachable: no noise does.
     """
-    return smallest(
-        lambda noise: logistic_loss(noise, alpha, neighbours, problems).epsilon(delta) <= epsilon,
-        1.0 / _MOST_MU,
-        1e6,
-        relative_tolerance=1e-6,
-    )
+
+    def price(noise: float, alpha: float) -> float:
+        return logistic_loss(noise, alpha, neighbours, problems).epsilon(delta)
+
+    if (floor := price(_MOST_NOISE, alpha)) > epsilon:
+        need = "no alpha makes it so"
+        with suppress(Unreachable):
+            least = smallest(lambda each: price(_MOST_NOISE, each) <= epsilon, alpha, 1e9, relative_tolerance=1e-3)
+            need = f"alpha must be at least {round_up(least, 3)}"
+        raise Unreachable(
+            f"A logistic regression of alpha = {alpha:g} costs epsilon {floor:.3g} at delta = {delta:g} however much "
+            f"noise there is, log(1 + 1/(4 alpha)) of it for each problem; to cost {epsilon:.3g} or less, {need}."
+        )
+    return smallest(lambda noise: price(noise, alpha) <= epsilon, 1.0 / _MOST_MU, _MOST_NOISE, relative_tolerance=1e-6)

@@ -43,6 +43,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
+ONE_RECORD = "one record (its covariates and its response)"
+"""The unit of privacy, if no other is named."""
 _UNIT = 2.0**-53
 _TOLERANCE = 1e-8
 _FARTHEST = 10.0
@@ -112,7 +114,7 @@ class _LinearMechanism:
     intercept: bool = True
     neighbours: Neighbours = Neighbours.REPLACE
     most_records: int = 1_000_000
-    unit: str = "one record (its covariates and its response)"
+    unit: str = ONE_RECORD
 
     name: ClassVar[str]
     strength: ClassVar[str]

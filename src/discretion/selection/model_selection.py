@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,7 +19,7 @@ from sklearn.utils import Tags, column_or_1d, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from discretion.privacy import Ledger, Neighbours, PrivacyLoss, PublicError, Randomness
+from discretion.privacy import Ledger, NeighbourMismatch, Neighbours, PrivacyLoss, PublicError, Randomness, Unreachable
 from discretion.privacy.frames import cleared
 from discretion.privacy.records import asked_table, keep_columns, numbers, plain_table
 from discretion.selection.beforehand import check_price, check_validation, pair_of, rehearse
@@ -207,7 +208,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     ----------
     best_estimator_ : estimator
         The winner as it was fitted by the winning run, every certificate in it that of the search; or the default, as
-        it was given.
+        it was given. Its own ``privacy_loss`` is that of one run; what was paid is in ``release_.certificate``, and
+        `privacy_loss` of the search.
     best_params_ : dict or None
     best_score_ : float or None
         The very number by which the winner was ranked.
@@ -407,6 +409,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         records = self._private(X, y)
         n = len(records.covariates)
+        self._check_relation(n)
         mechanism = self.mechanism(n)
         self._check_validation(mechanism, records)
         release = charged(
@@ -481,6 +484,19 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             words = _NOTHING[self.outcome_]
             raise NothingChosen(f"{words}. This is an outcome of the search; another search is paid for again.")
         return self.best_estimator_
+
+    def _check_relation(self, n: int) -> None:
+        """Refuse a ledger of another relation before the noise is searched for, which takes a while."""
+        if self.ledger is None or self.epsilon is None:
+            return
+        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
+        with suppress(Unreachable):  # the search for the noise says more
+            found = _loss_of(self._with(self.candidates()[0], self.epsilon), None if self._n_is_private() else n)
+            if found.neighbours is not book.neighbours:
+                raise NeighbourMismatch(
+                    f"The ledger is for {book.neighbours.value} neighbours and a fit for {found.neighbours.value} "
+                    "neighbours; they do not add. Set neighbours of the estimator, or take another ledger."
+                )
 
     def _check_validation(self, mechanism: SelectionMechanism, records: LabelledRecords) -> None:
         """Refuse public validation data that no fit of these records could be scored by."""

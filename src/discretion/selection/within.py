@@ -43,7 +43,10 @@ def search_within(make: Callable[[float], Search], epsilon: float, n: int | None
     tried: dict[float, Search] = {}
 
     def price(one: float) -> float:
-        search = tried[one] = make(one)
+        try:
+            search = tried[one] = make(one)
+        except Unreachable as error:
+            raise Unreachable(f"{error} One run has {one:.3g} of the {epsilon:g} of the search.") from None
         return search.privacy_loss(n).epsilon(search.delta)
 
     one, most = 0.6 * epsilon, _MOST * epsilon

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,7 @@ from scipy.sparse import coo_array, diags_array
 
 from discretion.gp.lattice import Lattice
 from discretion.spatial.outlines import Polygon
+from discretion.spatial.projection import Projection
 
 __all__ = ["Districts"]
 
@@ -47,7 +48,8 @@ class Districts:
 
     ``shapes`` are shapely polygons, one for each of ``names``, which differ; ``tolerance`` >= 0 is in the unit of the
     covariates. ``digest`` is the SHA-256 of the file they were read from, ``crs`` the coordinate system it names, if
-    any. ValueError for polygons that are broken or overlap, and names that repeat.
+    any; ``projected`` the one that `to` has brought them to from degrees. ValueError for polygons that are broken or
+    overlap, and names that repeat.
     """
 
     shapes: tuple[Any, ...]
@@ -55,6 +57,7 @@ class Districts:
     tolerance: float = 0.0
     digest: str | None = None
     crs: str | None = None
+    projected: str | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], name: str | None = None, *, tolerance: float = 0.0) -> Self:
@@ -63,7 +66,7 @@ class Districts:
         Parameters
         ----------
         path : path
-            Coordinates are those of the covariates, not longitude and latitude unless the covariates are.
+            Coordinates are those of the covariates; `to` projects longitude and latitude.
         name : str, optional
             Property that names a district; their numbers by default.
         tolerance : float >= 0
@@ -147,6 +150,20 @@ class Districts:
             return "no geometry"
         return str(_shapely().is_valid_reason(shape)) if not shape.is_valid else str(shape.geom_type)
 
+    @property
+    def in_degrees(self) -> bool:
+        """Whether all corners could be longitude and latitude, as those of GeoJSON are by RFC 7946."""
+        low, high = self.bounds
+        return bool((np.abs([low, high]) <= (180.0, 90.0)).all())
+
+    def to(self, projection: Projection) -> Self:
+        """The same districts, in longitude and latitude (WGS 84), in the plane of a projection; sides stay straight.
+
+        ValueError where a corner lies outside its area of use.
+        """
+        placed = _shapely().transform(np.array(self.shapes, dtype=object), projection.from_lonlat)
+        return replace(self, shapes=tuple(placed), crs=projection.crs, projected=projection.crs)
+
     def beyond(self, lower: ArrayLike, upper: ArrayLike) -> list[str]:
         """Names of the districts that lie outside the box altogether."""
         (x, y), (right, top) = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
@@ -229,6 +246,7 @@ class Districts:
         W = coo_array((np.ones(row.size), (row, column)), shape=(size, size)).tocsr()
         places = np.array([shape.representative_point().coords[0] for shape in self.shapes], dtype=np.float64)
         words = {"graph": "districts", "tolerance": float(self.tolerance), "sha256": self.digest}
+        words |= {} if self.projected is None else {"projected": self.projected}
         words |= {"killing": None if killing is None else float(killing), "share": None if share is None else share}
         if share is not None:
             if self.islands:

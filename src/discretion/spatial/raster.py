@@ -62,12 +62,14 @@ class Raster:
         box: the box that the grid spans, its outermost points on the edges.
         projection: the coordinate reference system of the box, its domain the box.
         tags: the tags of the file, as text.
+        about: the tags of each band, as text.
     """
 
     bands: dict[str, Floats]
     box: Box
     projection: Projection
     tags: dict[str, str]
+    about: dict[str, dict[str, str]]
 
 
 def write_geotiff(
@@ -78,6 +80,7 @@ def write_geotiff(
     projection: Projection,
     nodata: float = math.nan,
     tags: Mapping[str, Tag] | None = None,
+    about: Mapping[str, Mapping[str, Tag]] | None = None,
 ) -> Path:
     """Write released grids as the bands of one GeoTIFF, north up, in float64, and return the path.
 
@@ -94,6 +97,7 @@ def write_geotiff(
         nodata: the number that stands for no value in the file.
         tags: facts to keep beside the numbers, such as epsilon (rounded up), delta, the unit of privacy and the
             certificate's entry in the ledger.  Text and numbers; read back as text.
+        about: the same for single bands, by name, such as the threshold of a set.
 
     The file is read back from memory before it is put in place: what cannot be kept is refused, not lost.  Equal
     arguments give equal bytes.
@@ -110,9 +114,9 @@ def write_geotiff(
     if (grids[~missing] == nodata).any():
         raise ValueError(f"A band holds {nodata:g}, which nodata would turn into no value; choose another nodata.")
     plane = Projection(projection.crs, box)
-    texts = _texts(tags)
+    texts, own = _texts(tags), {name: _texts((about or {}).get(name)) for name in bands}
     try:
-        content = _encoded(np.where(missing, nodata, grids), list(bands), plane, nodata, texts)
+        content = _encoded(np.where(missing, nodata, grids), own, plane, nodata, texts)
         back = _decoded(content, "the new file")
         _check_place(plane, back.projection, box)
     except ValueError:
@@ -120,7 +124,8 @@ def write_geotiff(
         raise ValueError(f"A GeoTIFF does not keep {projection.label}; {hint}.") from None
     if list(back.bands) != list(bands) or not np.array_equal(np.stack([*back.bands.values()]), grids, equal_nan=True):
         raise ValueError("A GeoTIFF does not keep these bands; name them with plain, distinct text.")
-    lost = sorted(name for name in texts if back.tags.get(name) != texts[name])
+    kept = [(texts, back.tags), *((own[name], back.about[name]) for name in own)]
+    lost = sorted(name for said, read in kept for name in said if read.get(name) != said[name])
     if lost:
         raise ValueError(f"A GeoTIFF does not keep the tags {', '.join(lost)}; use plain text and names of letters.")
     target = Path(path)
@@ -150,6 +155,7 @@ def write_geoparquet(
     *,
     projection: Projection,
     tags: Mapping[str, Tag] | None = None,
+    about: Mapping[str, Mapping[str, Tag]] | None = None,
     polygons: Sequence[Sequence[Sequence[ArrayLike]]] | None = None,
 ) -> Path:
     """Write released values at public points, or of public areas, as GeoParquet 1.1 and return the path.
@@ -163,6 +169,7 @@ def write_geoparquet(
         columns: for each name an array (m,) of numbers, truth values or text.  NaN, or masked, is written as null.
         projection: the coordinate reference system of the locations.
         tags: as for `write_geotiff`; kept in the file's metadata as JSON under "discretion".
+        about: the same for single columns, by name; kept there under "columns".
         polygons: for each location the polygons of its area, each a list of rings, written instead of the points.
 
     Equal arguments give equal bytes.
@@ -191,12 +198,15 @@ def write_geoparquet(
     }
     if len(places):
         geometry["bbox"] = shapely.total_bounds(shapes).tolist()
-    about = {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": geometry}}
+    where = {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": geometry}}
+    facts: dict[str, Any] = dict(_texts(tags))
+    if own := {name: _texts(said) for name, said in (about or {}).items() if name in arrays}:
+        facts["columns"] = own
     # Plain bytes: with an Arrow extension type on the column some readers overlook the system in the metadata.
     points = pyarrow.array(shapely.to_wkb(shapes, byte_order=1), type=pyarrow.binary())
     table = pyarrow.table(
         {**{name: pyarrow.array(values, from_pandas=True) for name, values in arrays.items()}, "geometry": points},
-        metadata={"geo": json.dumps(about), "discretion": json.dumps(_texts(tags), ensure_ascii=False)},
+        metadata={"geo": json.dumps(where), "discretion": json.dumps(facts, ensure_ascii=False)},
     )
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink)
@@ -268,7 +278,9 @@ def _system(projection: Projection) -> Any:
     return pyproj.CRS.from_user_input(projection.crs)
 
 
-def _encoded(grids: Floats, names: list[str], plane: Projection, nodata: float, tags: dict[str, str]) -> bytes:
+def _encoded(
+    grids: Floats, about: dict[str, dict[str, str]], plane: Projection, nodata: float, tags: dict[str, str]
+) -> bytes:
     rasterio = importlib.import_module("rasterio")
     box = plane.domain
     assert box is not None
@@ -293,8 +305,10 @@ def _encoded(grids: Floats, names: list[str], plane: Projection, nodata: float, 
     with rasterio.MemoryFile() as memory:
         with memory.open(**profile) as file:
             file.write(grids[:, ::-1])
-            file.descriptions = names
+            file.descriptions = list(about)
             file.update_tags(**tags)
+            for band, facts in enumerate(about.values(), 1):
+                file.update_tags(band, **facts)
         return memory.read()
 
 
@@ -305,6 +319,7 @@ def _decoded(content: bytes, source: str) -> Raster:
             grids = file.read(masked=True, out_dtype="float64").filled(math.nan)[:, ::-1]
             names, transform, system = file.descriptions, file.transform, file.crs
             tags = {name: text for name, text in file.tags().items() if name != "AREA_OR_POINT"}
+            about = [dict(file.tags(band)) for band in range(1, file.count + 1)]
     except rasterio.errors.RasterioError:
         raise ValueError(f"{source} is not a GeoTIFF that can be read.") from None
     if system is None:
@@ -317,9 +332,8 @@ def _decoded(content: bytes, source: str) -> Raster:
     box = Box((x[0], y[0]), (x[1], y[1]))
     if None in names or len(set(names)) < len(names):
         names = [f"band_{i + 1}" for i in range(len(names))]
-    return Raster(
-        dict(zip(names, grids, strict=True)), box, Projection(_named(system.to_wkt(version="WKT2_2019")), box), tags
-    )
+    plane = Projection(_named(system.to_wkt(version="WKT2_2019")), box)
+    return Raster(dict(zip(names, grids, strict=True)), box, plane, tags, dict(zip(names, about, strict=True)))
 
 
 def _edges(start: float, step: float, count: int) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.planner.lattices import Graph, Hexagons
 from discretion.posterior.planner.setting import Setting
 from discretion.posterior.planner.simulation import FEATURES, Candidate, Score, Simulation, kernel_dict
-from discretion.posterior.planner.usefulness import RULE_OF_SETS, verdict
+from discretion.posterior.planner.usefulness import RULE_OF_SETS, trivial_cause, verdict
 
 __all__ = ["MapPlan", "Recommendation", "planned_mechanism"]
 
@@ -146,10 +146,21 @@ class MapPlan:
         r, s = self.recommended, self.setting
         return planned_mechanism(r.mechanism, r.kernel, r.ridge, r.epsilon, r.delta, s, **changes)
 
+    def undecided(self, found: Candidate) -> Score | None:
+        """Of a kernel sum the share of the map that its confidence sets at 95 % leave undecided; None of paths."""
+        if found.mechanism != "kernel-sum":
+            return None
+        return self.simulation.undecided(found.kernel, found.epsilon)
+
     @property
     def verdict(self) -> str:
         """Whether anything useful can be published, in one sentence."""
         return verdict(self.recommended.epsilon, self.useful, self.not_useful_below)
+
+    @property
+    def cause(self) -> str:
+        """Why nothing is useful at any epsilon, where the prior alone is the reason; otherwise empty."""
+        return "" if self.useful else trivial_cause(self.trivial)
 
     @property
     def best(self) -> dict[float, str]:
@@ -186,13 +197,13 @@ class MapPlan:
         s, X = self.setting, self.not_useful_below
         return {
             "recommended": self.recommended.to_dict(),
-            "forecast": self.forecast.to_dict(),
+            "forecast": self.forecast.to_dict() | {"undecided": _plain(self.undecided(self.forecast))},
             "useful": self.useful,
             "not_useful_below": "inf" if X is not None and math.isinf(X) else X,
             "verdict": self.verdict,
             "rule": self.rule,
             "trivial": {name: vars(score) for name, score in self.trivial.items()},
-            "frontier": [each.to_dict() for each in self.frontier],
+            "frontier": [each.to_dict() | {"undecided": _plain(self.undecided(each))} for each in self.frontier],
             "best": {f"{epsilon:g}": label for epsilon, label in self.best.items()},
             "candidates": [each.to_dict() for each in self.candidates],
             "water_filling": self.water_filling,
@@ -210,6 +221,10 @@ class MapPlan:
             "seed": self.simulation.seed,
             "notes": list(self.notes),
         }
+
+
+def _plain(score: Score | None) -> dict[str, float] | None:
+    return None if score is None else vars(score)
 
 
 def planned_mechanism(

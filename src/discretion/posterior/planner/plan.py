@@ -271,7 +271,10 @@ def _notes(offered: bool, wanted: bool, lattices: bool, districts: bool) -> Iter
         "chose, the other half report."
     )
     if wanted and not offered:
-        yield f"Posterior paths are left out: more than {MOST_RECORDS:,} records need too large a matrix."
+        yield (
+            f"Posterior paths are left out: most kernels need too large a matrix for more than {MOST_RECORDS:,} "
+            "records; plan_posterior plans those on a line that do not."
+        )
     elif offered:
         yield "Posterior paths are simulated on fewer worlds and places than kernel sums."
     if lattices:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.gp import Box, Kernel
+from discretion.gp import Box, Kernel, engine, kernel
+from discretion.gp.engine import DenseEngine
 from discretion.posterior.calibration import calibrated
 from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.planner.paths import PathWorlds
@@ -68,7 +69,8 @@ def plan_posterior(
     Parameters
     ----------
     n : int
-        Expected number of records, at most 20,000.
+        Expected number of records: at most 20,000 where the release needs a matrix of the records squared, as all
+        kernels do but exponential, matern32 and matern52 on a line.
     domain : Box
     response_range : (low, high)
     grid : tuple of int
@@ -88,7 +90,8 @@ def plan_posterior(
     prior : GaussianPrior or PublicTable
         ``GaussianPrior()`` by default.
     kernels : tuple of str, optional
-        Names among exponential, matern32, matern52 and rbf; exponential and rbf on a line, rbf elsewhere.
+        Names among exponential, matern32, matern52 and rbf; exponential and rbf on a line (above 20,000 records
+        exponential and matern32), rbf elsewhere.
     rule : {"published", "closed-form", "renyi", "best"}
         What prices the paths (`discretion.posterior.rules`). ``renyi`` and ``best`` search with a coarser certified
         table and take half a minute more; ``published`` takes the larger scale of the published account.
@@ -131,8 +134,9 @@ def plan_posterior(
         delta=delta,
     )
     setting = setting.of_paths
-    names = kernels or (("exponential", "rbf") if domain.dimension == 1 else ("rbf",))
-    _check(setting.n, paths, names, rule, worlds)
+    many = setting.n > MOST_RECORDS
+    names = kernels or (("exponential", "matern32" if many else "rbf") if domain.dimension == 1 else ("rbf",))
+    _check(setting.n, domain.dimension, paths, names, rule, worlds)
     step = progress or (lambda _: None)
 
     step("Public prior")
@@ -286,16 +290,22 @@ class _Report:
         return least
 
 
-def _check(n: int, paths: int, kernels: tuple[str, ...], rule: str, worlds: int) -> None:
-    if n > MOST_RECORDS:
-        raise ValueError(
-            f"A posterior path needs a matrix of the records squared: n is at most {MOST_RECORDS:,}; got {n:,}. "
-            "plan_map plans kernel sums and lattices for more."
-        )
+def _check(n: int, dimension: int, paths: int, kernels: tuple[str, ...], rule: str, worlds: int) -> None:
     if isinstance(paths, bool) or int(paths) != paths or not 1 <= paths <= MOST_PATHS:
         raise ValueError(f"paths must be a whole number from 1 to {MOST_PATHS:,}; got {paths!r}.")
     if not kernels or set(kernels) - set(PLANNED_KERNELS):
         raise ValueError(f"kernels are names among {', '.join(PLANNED_KERNELS)}; got {', '.join(kernels) or 'none'}.")
+    dense = [name for name in kernels if engine(kernel(name, 1.0), dimension).name == DenseEngine.name]
+    if n > MOST_RECORDS and dense:
+        other = (
+            "On a line exponential, matern32 and matern52 do without one"
+            if dimension == 1
+            else "plan_map plans kernel sums and lattices for more"
+        )
+        raise ValueError(
+            f"A posterior path of the kernel {dense[0]} needs a matrix of the records squared: n is at most "
+            f"{MOST_RECORDS:,}; got {n:,}. {other}."
+        )
     if rule not in PLANNED_RULES:
         raise ValueError(f"rule must be one of {', '.join(PLANNED_RULES)}; got {rule!r}.")
     if worlds < 20:

@@ -11,7 +11,7 @@ from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.planner.quality import Quality, Spread
 from discretion.posterior.planner.setting import Setting
 from discretion.posterior.planner.simulation import kernel_dict
-from discretion.posterior.planner.usefulness import RULE_OF_FIELDS, RULE_OF_SETS, verdict
+from discretion.posterior.planner.usefulness import RULE_OF_FIELDS, RULE_OF_SETS, trivial_cause, verdict
 from discretion.privacy import round_up_significant
 
 __all__ = ["PathChoice", "PlannedPath", "PosteriorPlan"]
@@ -126,6 +126,11 @@ class PosteriorPlan:
     def verdict(self) -> str:
         """Whether anything useful can be published, in one sentence."""
         return verdict(self.epsilon, self.useful, self.not_useful_below)
+
+    @property
+    def cause(self) -> str:
+        """Why nothing is useful at any epsilon, where the prior alone is the reason; otherwise empty."""
+        return "" if self.useful else trivial_cause(self.trivial)
 
     @property
     def rule_of_use(self) -> str:

@@ -16,6 +16,7 @@ from discretion.gp.fields import stationary_field
 from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.assumptions import Bounded, Exponential1D, RecordAssumption
 from discretion.posterior.certified import CertifiedTable
+from discretion.posterior.confidence.suprema import supremum_quantile
 from discretion.posterior.decoder import Decoder, best_linear_decoder, tuned_cut
 from discretion.posterior.layout import SumLayout
 from discretion.posterior.planner.paths import PathWorlds
@@ -30,7 +31,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 MOST_RECORDS = 20_000
-"""A posterior path needs a matrix of the records squared; for more records it is not offered."""
+"""A posterior path of a dense engine needs a matrix of the records squared; for more records it is not offered."""
 
 _NUGGET = 1e-6
 _RIDGES = (0.1, 3.0, 100.0)  # r^2 in units of n
@@ -254,6 +255,15 @@ class Simulation:
         means = self.setting.centre + M * np.clip(np.divide(h, d, out=np.zeros_like(h), where=support), -1.0, 1.0)
         fields = np.where(support, means, self._best_constant)
         return self.scored(self._above(h, d), self._above(sums.values, sums.density), fields, worlds, places)
+
+    def undecided(self, kernel: Kernel, epsilon: float, level: float = 0.95) -> Score:
+        """Share of the scored places that lie between the inner and the outer set of `excursion_sets`."""
+        setting, sums, scored = self.setting, self._sums(kernel), self.model.mask
+        a, s = (setting.centre - setting.threshold) / setting.bound, self.noise(epsilon)
+        h, d = sums.noisy(s)
+        suprema = np.abs(np.concatenate([sums.first, sums.second])[:, scored]).max(axis=1)
+        cut = supremum_quantile(suprema, level) * s * math.hypot(1.0, a)
+        return Score.of(np.mean(np.abs(h + a * d)[self.worlds // 2 :, scored] < cut, axis=1))
 
     def decoder(self, kernel: Kernel, epsilon: float) -> Decoder:
         """The closed-form decoder of such a release at every second place, its cut tuned on worlds of the same law."""

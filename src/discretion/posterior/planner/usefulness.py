@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from discretion.privacy import round_up_significant
 
-__all__ = ["LEAST_CORRELATION", "LEAST_GAIN", "LEAST_OVERLAP", "SEARCHED", "useful_set", "verdict"]
+__all__ = ["LEAST_CORRELATION", "LEAST_GAIN", "LEAST_OVERLAP", "SEARCHED", "trivial_cause", "useful_set", "verdict"]
 
 LEAST_OVERLAP = 0.6
 LEAST_GAIN = 0.1
@@ -42,3 +44,19 @@ def verdict(epsilon: float, useful: bool, not_useful_below: float | None) -> str
     if useful:
         return f"Useful at epsilon {epsilon:g}.{limit}"
     return f"NOTHING USEFUL can be published at epsilon {epsilon:g}.{limit}"
+
+
+def trivial_cause(trivial: Mapping[str, Any]) -> str:
+    """Why no epsilon helps where an answer without data is nearly right; empty where none is.
+
+    ``trivial``: scores with a ``mean``; of "all places" and "no places" it is the IoU.
+    """
+    sets = {name: float(trivial[name].mean) for name in ("all places", "no places") if name in trivial}
+    answer, overlap = max(sets.items(), key=lambda each: each[1], default=("", 0.0))
+    if overlap <= 1.0 - LEAST_GAIN:
+        return ""
+    return (
+        f"That is the prior's doing, not the noise's: its mean is so far from the threshold that {answer!r} already "
+        f"has IoU {overlap:.2f}, which nothing exceeds by {LEAST_GAIN:g}. Say what is known of the mean "
+        "(--prior-mean, or --public-table), or ask about another threshold."
+    )

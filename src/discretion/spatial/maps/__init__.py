@@ -13,22 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from discretion.spatial.hexagons import HexagonLattice
 from discretion.spatial.maps.layout import Key, Layout, Words
+from discretion.spatial.maps.line import draw_line
 from discretion.spatial.maps.page import Label, draw_colour_bar, draw_key, write_heading, write_notes
 from discretion.spatial.maps.panel import Polygons, draw_lattice, draw_panel, draw_scale_bar, mark_axes
-from discretion.spatial.maps.style import ABSENT, COLOURS, INK, PAPER
+from discretion.spatial.maps.save import DPI, new_figure, save
+from discretion.spatial.maps.style import ABSENT, COLOURS, INK
 from discretion.spatial.maps.surface import Grid, span
 from discretion.spatial.region import Region
 
-__all__ = ["COLOURS", "DPI", "Key", "draw_map", "draw_paths", "map_figure"]
-
-DPI = 200
+__all__ = ["COLOURS", "DPI", "Key", "draw_line", "draw_map", "draw_paths", "map_figure"]
 
 
 def draw_map(
@@ -40,7 +39,7 @@ def draw_map(
     by 2. `polygons` are drawn with a solid line and `outer` with a dashed one, as `excursion_polygons` returns them.
     The other arguments are those of `map_figure`. Raises ValueError when shapes disagree or no value is finite.
     """
-    return _save(map_figure([values], polygons=[polygons], outer=[outer], **page), path)
+    return save(map_figure([values], polygons=[polygons], outer=[outer], **page), path)
 
 
 def draw_paths(
@@ -56,7 +55,7 @@ def draw_paths(
     if panels.ndim != 3 or not 1 <= len(panels) <= 12:
         raise ValueError(f"values must have shape (1 to 12 paths, len(y), len(x)), not {panels.shape}.")
     page.setdefault("panel_titles", [f"Path {i + 1} of {len(panels)}" for i in range(len(panels))])
-    return _save(map_figure(list(panels), polygons=polygons, **page), path)
+    return save(map_figure(list(panels), polygons=polygons, **page), path)
 
 
 def map_figure(
@@ -69,6 +68,7 @@ def map_figure(
     epsilon_text: str,
     polygons: Sequence[Polygons] = (),
     outer: Sequence[Polygons] = (),
+    hatched: Polygons = (),
     threshold: float | None = None,
     above: bool = True,
     mask: ArrayLike | None = None,
@@ -94,6 +94,8 @@ def map_figure(
         The guarantee in words: epsilon, delta, neighbour relation, unit of privacy.  Printed under the map.
     polygons, outer
         For each panel its outlines: solid, and dashed around them.  What lies between the two is hatched.
+    hatched
+        Areas that are hatched without a line, in every panel.
     threshold, above
         The level and the side that the outlines belong to; the colour bar marks it.
     mask
@@ -132,12 +134,11 @@ def map_figure(
     marked = metres_per_unit is None
     words = Words.of(title, subtitle, units, key, epsilon_text, plane, source)
     layout = Layout.of(grids[0].aspect, rows, columns, bool(panel_titles), 0.3 if marked else 0.0, words)
-    figure = Figure(figsize=(layout.width, layout.height), facecolor=PAPER, dpi=DPI)
-    FigureCanvasAgg(figure)
+    figure = new_figure(layout)
     write_heading(figure, layout)
     for index, (grid, inside, around) in enumerate(zip(grids, polygons, outer, strict=True)):
         axes = figure.add_axes(layout.panel(index), facecolor=ABSENT)
-        draw_panel(axes, grid, scale, inside, around, region, weight=1.0 if columns == 1 else 0.7)
+        draw_panel(axes, grid, scale, inside, around, hatched, region, weight=1.0 if columns == 1 else 0.7)
         if hexagons is not None:
             draw_lattice(axes, hexagons)
         if panel_titles:
@@ -150,11 +151,3 @@ def map_figure(
     draw_colour_bar(figure, layout, scale, write, value_ticks, threshold)
     write_notes(figure, layout)
     return figure
-
-
-def _save(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    target = Path(path)
-    # no date and no version in the file: the same release gives the same bytes
-    metadata = {"Software": None} if target.suffix.lower() == ".png" else None
-    figure.savefig(target, dpi=DPI, metadata=metadata)
-    return target

@@ -31,7 +31,14 @@ Polygons = Sequence[Sequence[ArrayLike]]
 
 
 def draw_panel(
-    axes: Axes, grid: Grid, scale: Normalize, inner: Polygons, outer: Polygons, region: Region | None, weight: float
+    axes: Axes,
+    grid: Grid,
+    scale: Normalize,
+    inner: Polygons,
+    outer: Polygons,
+    hatched: Polygons,
+    region: Region | None,
+    weight: float,
 ) -> None:
     axes.imshow(grid.picture(), extent=grid.extent, origin="lower", cmap=COLOURS, norm=scale, aspect="equal", zorder=1)
     axes.set_xlim(grid.extent[:2])
@@ -39,6 +46,8 @@ def draw_panel(
     if outer:
         # Inside an outer ring the inner ones turn the other way, so that the filling leaves them out.
         hatch(axes, _closed([*_rings(outer), *(ring[::-1] for ring in _rings(inner))]))
+    if hatched:
+        hatch(axes, _closed(_rings(hatched)))
     for dashed, polygons in ((True, outer), (False, inner)):
         if rings := _rings(polygons):
             path = Path.make_compound_path(*(_level_line(grid, ring) for ring in rings))
