@@ -189,7 +189,9 @@ def test_what_a_run_costs_is_declared_where_no_rule_gives_it():
 def maps():
     square = Box((0.0, 0.0), (1.0, 1.0))
     paths = [
-        PosteriorSampler(square, (-1, 1), kernel=RBF(each), ridge=20.0, scale=1.0, grid=4, delta=1e-3).mechanism(40)
+        PosteriorSampler(
+            square, (-1, 1), kernel=RBF(each), ridge=20.0, scale=1.0, grid=4, delta=1e-3, unit="one sale"
+        ).mechanism(40)
         for each in (0.2, 0.4)
     ]
     sums = [
