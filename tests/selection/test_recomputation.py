@@ -210,6 +210,19 @@ def maps():
     return {"paths": paths, "sums": sums, "both": [*paths, *sums]}
 
 
+def test_a_search_over_units_that_differ_says_which_one_it_is_for():
+    one, other = maps()["paths"]
+    candidates = [one, replace(other, unit="one visit")]
+    records = Records(np.full((40, 2), 0.5), np.zeros(40))
+    score = PublicScore(lambda release: 0.0, "none")
+    with pytest.raises(ValueError, match="different units"):
+        select(candidates, score, geometric(3), records, 40, delta=1e-3, randomness=SeededRandomness(1))
+    found = select(
+        candidates, score, geometric(3), records, 40, delta=1e-3, unit="one sale", randomness=SeededRandomness(1)
+    )
+    assert found.certificate.unit == "one sale"
+
+
 @pytest.mark.parametrize("kind", ["paths", "sums", "both"])
 def test_maps_are_verified_from_their_own_parameters(kind, tmp_path):
     rng = np.random.default_rng(0)
