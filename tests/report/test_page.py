@@ -100,7 +100,9 @@ def test_nothing_planted_is_on_a_page(released, kind):
     for data in (page.encode(), *blobs):
         assert planted.traces(data) == []
     found = Markup(page)
-    assert planted.counts(found.text + found.data["map-data"]) == []
+    # how many corners an outline has, and packed noise, are any number by chance
+    told = re.sub(r'"[A-Za-z0-9+/=]{40,}"|"lengths":\[[\d,]*\]', "", found.data["map-data"])
+    assert planted.counts(found.text + told) == []
 
 
 def test_the_report_for_the_owner_stays_out_wherever_it_lies(released, tmp_path):
