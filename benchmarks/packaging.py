@@ -8,6 +8,8 @@ Each environment is made anew, outside the repository; minutes, and gigabytes fo
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,29 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-CORE = """
-import json, pathlib, subprocess, sys
-import numpy as np
-import discretion
-from discretion.datasets import london_sales
-
-assert "site-packages" in discretion.__file__, discretion.__file__
-run = lambda *words: subprocess.run(
-    [sys.executable, "-m", "discretion", *map(str, words)], check=True, capture_output=True, text=True).stdout
-cost = json.loads(run("cost", "kernel-sum", "--epsilon", 1, "--delta", 1e-5, "--json"))
-run("ledger", "init", "sales.ledger", "--dataset", "sales", "--epsilon", 1, "--delta", 1e-5)
-run("release", london_sales(2018), "--mechanism", "kernel-sum", "--unit", "one sale",
-    "--covariates", "easting_m,northing_m", "--domain", "503000:562000,155000:201000",
-    "--response", "price_gbp", "--transform", "log", "--response-range", "12:14",
-    "--kernel", "rbf", "--length-scale", 1200, "--length-unit", "data", "--epsilon", 1, "--delta", 1e-5,
-    "--grid", "24,18", "--threshold", 13, "--out", "map", "--ledger", "sales.ledger")
-left = {each.name for each in pathlib.Path("map").iterdir()}
-assert {"map.png", "sums.csv", "certificate.json", "report.html"} <= left, left
-run("certificate", "verify", "map/certificate.json")
-"""
-
 SMOKE = {
-    "core": CORE,
+    "core": (Path(__file__).parent / "main_jobs.py").read_text(encoding="utf-8"),
     "geo": """
 import json, pathlib
 import numpy as np
@@ -166,6 +147,32 @@ def extras() -> list[str]:
     return [each for each in named if each not in ("test", "docs")]
 
 
+def pythons() -> dict[str, Path | None]:
+    """An interpreter of each version that pyproject.toml names, where this machine has one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [each.rpartition(" ")[2] for each in project["classifiers"] if "Python :: 3." in each]
+    return {version: _interpreter(version) for version in named}
+
+
+def _interpreter(version: str) -> Path | None:
+    beside = sorted(Path(sys.base_prefix).parent.glob(f"{version}.*/bin/python"))
+    for path in (shutil.which(f"python{version}"), *beside):
+        asked = [str(path), "-c", "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"]
+        # What pyenv puts on the path may be there and refuse to run.
+        if path and subprocess.run(asked, capture_output=True, text=True).stdout.strip() == version:
+            return Path(path)
+    return None
+
+
+def long_description(readme: str) -> str:
+    """What an index shows of the README: the text after the substitutions of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        readme = re.sub(each["pattern"], each["replacement"], readme)
+    return readme
+
+
 def build(folder: Path) -> tuple[Path, Path]:
     """The wheel and the source distribution, the wheel built from the source distribution."""
     _run([sys.executable, "-m", "venv", str(folder / "builder")])
@@ -177,11 +184,19 @@ def build(folder: Path) -> tuple[Path, Path]:
     return wheel, source
 
 
-def tried(wheel: Path, extra: str, folder: Path, *, also: tuple[str, ...] = (), code: str | None = None) -> Trial:
+def tried(
+    wheel: Path,
+    extra: str,
+    folder: Path,
+    *,
+    also: tuple[str, ...] = (),
+    code: str | None = None,
+    interpreter: str | Path = sys.executable,
+) -> Trial:
     """Install ``wheel[extra]`` (and packages beside it) in a new environment, check it with pip, run the smoke test."""
-    home = folder / f"try-{extra}"
+    home = Path(tempfile.mkdtemp(prefix=f"try-{extra}-", dir=folder))
     python = home / "venv" / "bin" / "python"
-    _run([sys.executable, "-m", "venv", str(home / "venv")])
+    _run([str(interpreter), "-m", "venv", str(home / "venv")])
     what = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
     if any(each in extra for each in TORCH):  # the build for the processor alone; the other is gigabytes larger
         also = ("torch==2.13.0", *also)
@@ -198,8 +213,8 @@ def tried(wheel: Path, extra: str, folder: Path, *, also: tuple[str, ...] = (), 
     return Trial(extra, True, "")
 
 
-def oldest(folder: Path, *areas: str) -> str:
-    """The last line of the fast tests of these areas, with each dependency at the least version that is admitted."""
+def oldest(folder: Path, *areas: str) -> tuple[bool, str]:
+    """Whether the fast tests of these areas pass at the least versions of dependencies, and what pytest says of it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     ours = ("geo", "parquet", "raster", "accounting", "opendp", "signing", "postgres")
     wanted = [*project["dependencies"], *(each for extra in ours for each in project["optional-dependencies"][extra])]
@@ -211,9 +226,11 @@ def oldest(folder: Path, *areas: str) -> str:
     _run([str(python), "-m", "pip", "install", "--quiet", "-r", str(pins), *tools])
     _run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-e", str(ROOT)])
     tests = [str(ROOT / "tests" / area) for area in areas]
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return (done.stdout.strip().splitlines() or [done.stderr.strip()[-300:]])[-1]
+    lines = done.stdout.strip().splitlines() or [done.stderr.strip()[-300:]]
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return done.returncode == 0, "; ".join([*failed, lines[-1]])
 
 
 def _run(command: list[str]) -> None:
