@@ -1,132 +1,24 @@
 """Matern 3/2 and 5/2 on the line in whole numbers, against dense results, 120 digits and the bounds of the proof."""
 
 import math
-import time
 
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from tests.gp.line_makers import UnitNormals, normals_for
 
 from discretion.gp import (
-    RBF,
     Box,
-    DensePosterior,
-    Exponential,
-    FactorisationError,
     Matern32,
     Matern52,
     MaternLinePaths,
     MaternLinePosterior,
-    NuggetTooSmall,
-    engine,
 )
 from discretion.gp.dense import UNIT_ROUNDOFF
 from discretion.gp.fixed import PLACE_BITS, real, times, transitions, whole
-from discretion.gp.matern_line import Factor, bits_for, matern_mean_rounding, matern_nugget_floor, matern_on_the_line
-
-
-class UnitNormals:
-    """Instead of normals, the columns of an identity: the paths are the linear map from normals to values."""
-
-    def __init__(self, total):
-        self.total, self.used = total, 0
-
-    def __call__(self, shape):
-        block = np.zeros(shape)
-        block[self.used : self.used + shape[1]] = np.eye(shape[1])
-        self.used += shape[1]
-        assert self.used <= self.total
-        return block
-
-
-def made(n, seed=0):
-    """Sites with a repeated one, one at 1e-12 and one at 1e-300 from it, and far ones."""
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(0.0, 1.0, n)
-    if n > 6:
-        x[1:4] = x[0], x[0] + 1e-12, 40.0
-        x[4:6] = 0.0, 1e-300
-    return x[:, None], np.sin(7.0 * x) + 0.3 * rng.normal(size=n)
-
-
-def normals_for(n, sizes):
-    """How many normals a path takes: in each request one for each record and each point so far."""
-    return sum(n + m for m in np.cumsum(sizes).tolist())
-
-
-def law(posterior, requests, nugget=1e-3, scale=0.7):
-    """Mean, and the matrix from normals to noise, of the values of all requests, whose points are all new."""
-    total = normals_for(posterior.n, [len(T) for T in requests])
-    paths = MaternLinePaths(posterior, scale, nugget, UnitNormals(total), paths=total + 1)
-    values = np.concatenate([paths.evaluate(T) for T in requests], axis=1)
-    return values[-1], (values[:-1] - values[-1]).T
-
-
-@pytest.mark.parametrize("kernel", [Matern32, Matern52])
-@pytest.mark.parametrize(
-    ("n", "length_scale", "ridge"),
-    [(0, 1.0, 1.0), (1, 0.2, 1e-3), (2, 3.0, 20.0), (40, 0.2, 0.3), (40, 3.0, 1e-2), (40, 0.01, 20.0)],
-)
-def test_the_law_is_that_of_the_dense_posterior(kernel, n, length_scale, ridge):
-    X, y = made(n)
-    rng = np.random.default_rng(1)
-    requests = [rng.uniform(-0.5, 1.5, (8, 1)), X[4 : n // 2], rng.uniform(0.4, 0.6, (3, 1)), np.array([[50.0], [-3]])]
-    T = np.concatenate(requests)
-    dense = DensePosterior(kernel(length_scale), ridge, X, y)
-    line = MaternLinePosterior(kernel((length_scale,)), ridge, X, y)
-    mean, C = law(line, requests)
-    np.testing.assert_allclose(mean, dense.mean(T), rtol=0, atol=1e-10)
-    np.testing.assert_array_equal(line.mean(T), mean)
-    same = (np.abs(T - T.T) < 1e-40).astype(float)  # 0 and 1e-300 are one place
-    np.testing.assert_allclose(C @ C.T, 0.49 * (dense.covariance(T) + 1e-3 * same), rtol=0, atol=1e-12)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.integers(0, 14), max_size=8),
-    st.lists(st.lists(st.integers(0, 14), max_size=4), min_size=1, max_size=4),
-)
-def test_any_history_of_requests_is_one_path(sites, history):
-    grid = np.cumsum(10.0 ** -(np.arange(15.0) % 5.0))[:, None] - 1.0
-    X, y = grid[sites], np.arange(len(sites), dtype=float)
-    posterior = MaternLinePosterior(Matern52(0.5), 0.4, X, y)
-    known, sizes = [], []
-    for request in history:
-        new = [i for i in dict.fromkeys(request) if i not in known]
-        known += new
-        sizes += [len(new)] * bool(new)
-    total = normals_for(len(sites), sizes)
-    paths = MaternLinePaths(posterior, 1.0, 1e-3, UnitNormals(total), paths=total + 1)
-    seen = {}
-    for request in history:
-        values = paths.evaluate(grid[request].reshape(-1, 1))
-        for place, i in enumerate(request):
-            np.testing.assert_array_equal(values[:, place], seen.setdefault(i, values[:, place]))
-    assert paths.size == len(known)
-    if known:
-        F = np.stack([seen[i] for i in known])
-        C = F[:, :-1] - F[:, -1:]
-        dense = DensePosterior(Matern52(0.5), 0.4, X, y)
-        expected = dense.covariance(grid[known]) + 1e-3 * np.eye(len(known))
-        np.testing.assert_allclose(C @ C.T, expected, rtol=0, atol=1e-13)
-        np.testing.assert_allclose(F[:, -1], dense.mean(grid[known]), rtol=0, atol=1e-12)
-
-
-def test_paths_have_the_posterior_law():
-    X, y = made(30)
-    T = np.random.default_rng(2).uniform(-0.2, 1.2, (20, 1))
-    posterior = MaternLinePosterior(Matern32(0.2), 0.3, X, y)
-    paths = MaternLinePaths(posterior, 0.8, 1e-2, np.random.default_rng(3).standard_normal, paths=2000)
-    values = np.concatenate([paths.evaluate(T[:10]), paths.evaluate(T[10:])], axis=1)
-    dense = DensePosterior(Matern32(0.2), 0.3, X, y)
-    L = np.linalg.cholesky(dense.covariance(T) + 1e-2 * np.eye(20))
-    white = np.linalg.solve(0.8 * L, (values - dense.mean(T)).T)
-    assert stats.kstest(white.ravel(), "norm").pvalue > 1e-3
-    np.testing.assert_allclose(white @ white.T / 2000, np.eye(20), atol=0.12)
-
+from discretion.gp.matern_line import Factor, bits_for, matern_mean_rounding, matern_nugget_floor
 
 NASTY = {
     "grid": (np.linspace(0, 1, 14), np.linspace(0, 1, 9)),
@@ -203,15 +95,15 @@ def test_the_covariance_of_paths_against_a_hundred_and_twenty_digits(order, case
     T, n, ridge, nugget = np.unique(T)[:6], len(X), 0.1, 1e-9
     m = len(T)
     posterior = MaternLinePosterior(kernel, ridge, X[:, None], np.zeros(n))
-    total = normals_for(n, [m - 3, 3])
+    total = normals_for(MaternLinePaths, posterior, [T[3:, None], T[:3, None]])
     paths = MaternLinePaths(posterior, 1.0, nugget, UnitNormals(total), paths=total)
     paths.evaluate(T[3:, None])
     paths.evaluate(T[:3, None])
-    factor = paths._factor
+    factor, deviations = paths._kept
     points = [k for k, each in enumerate(factor.noise) if each == nugget]
     assert len(points) == m
     with mpmath.workdps(120):
-        C = mpmath.matrix([[exactly(each[k], factor.bits) for each in paths._deviations] for k in points])
+        C = mpmath.matrix([[exactly(each[k], factor.bits) for each in deviations] for k in points])
         K = kernel_matrix(order, np.concatenate([posterior.factor.places, posterior.places(T)]))
         A = K[:n, :n] + mpmath.mpf(ridge**2) * mpmath.eye(n)
         S = K[n:, n:] - K[n:, :n] * A**-1 * K[:n, n:] + mpmath.mpf(nugget) * mpmath.eye(m)
@@ -304,76 +196,6 @@ def test_bounds_are_public():
     assert matern_nugget_floor(10**4) == 64e4 * UNIT_ROUNDOFF
 
 
-def test_a_nugget_too_small_is_refused_and_changes_nothing():
-    X, y = made(30)
-    posterior = MaternLinePosterior(Matern52(0.2), 1.0, X, y)
-    paths = MaternLinePaths(posterior, 1.0, 8.0 * matern_nugget_floor(3), np.random.default_rng(0).standard_normal)
-    first = paths.evaluate([[0.1], [0.2]])
-    with pytest.raises(NuggetTooSmall):
-        paths.evaluate([[0.5], [0.6]])
-    np.testing.assert_array_equal(paths.evaluate([[0.1], [0.2], [0.3]])[:, :2], first)
-
-
-def test_after_an_error_the_paths_are_as_they_were():
-    X, y = made(10)
-    rng, broken = np.random.default_rng(0), False
-
-    def normal(shape):
-        return np.full(shape, math.nan) if broken else rng.standard_normal(shape)
-
-    paths = MaternLinePaths(MaternLinePosterior(Matern32(0.2), 0.3, X, y), 1.0, 1e-2, normal)
-    first = paths.evaluate([[0.1], [0.2], [0.1], [-0.0], [0.0]])
-    assert paths.size == 3
-    np.testing.assert_array_equal(first[:, [2, 4]], first[:, [0, 3]])
-    broken = True
-    with pytest.raises(ValueError, match="finite"):
-        paths.evaluate([[0.3]])
-    with pytest.raises(ValueError, match="coordinate"):
-        paths.evaluate([[0.3, 0.4]])
-    np.testing.assert_array_equal(paths.evaluate([[0.1], [0.2]]), first[:, :2])
-    assert paths.evaluate(np.empty((0, 1))).shape == (1, 0)
-
-
-def test_other_responses_share_the_factor_whatever_their_size():
-    X, y = made(40)
-    one = MaternLinePosterior(Matern52(0.2), 0.3, X, y)
-    for size in (-2.0, 1e-300, 1e290, 0.0):
-        other = one.with_responses(size * y)
-        assert other.factor is one.factor
-        np.testing.assert_allclose(other.mean(X), size * one.mean(X), rtol=1e-12)
-    with pytest.raises(ValueError, match="shape"):
-        one.with_responses(y[1:])
-
-
-def test_the_engine_is_for_matern_kernels_on_the_line():
-    assert engine(Matern32(0.1), 1).name == engine(Matern52((0.1,)), 1).name == "matern-line"
-    for kernel, dimension in ((Matern32(0.1), 2), (Exponential(0.1), 1), (RBF(0.1), 1)):
-        assert not matern_on_the_line(kernel, dimension)
-    with pytest.raises(ValueError, match="DensePosterior"):
-        MaternLinePosterior(RBF(1.0), 1.0, [[0.0]], [0.0])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ridge": 0.0}, "ridge"),
-        ({"ridge": 1e-31}, "1e-60"),
-        ({"jitter": -1.0}, "jitter"),
-        ({"X": [[math.nan]]}, "NaN"),
-        ({"X": [[0.0, 1.0]]}, "coordinate"),
-        ({"y": [math.inf]}, "NaN or infinite"),
-        ({"y": [1.0, 2.0]}, "shape"),
-        ({"X": [[1e200]]}, "change the unit"),
-    ],
-)
-def test_bad_input_is_refused_without_a_value(change, message):
-    arguments = {"kernel": Matern32(1.0), "ridge": 1.0, "X": [[0.123456]], "y": [0.654321]} | change
-    with pytest.raises(ValueError, match=message) as error:
-        MaternLinePosterior(**arguments)
-    assert "0.123456" not in str(error.value)
-    assert "0.654321" not in str(error.value)
-
-
 @pytest.mark.parametrize("ridge", [1e-30, 1e49])
 def test_the_ends_of_the_range_of_ridges(ridge):
     posterior = MaternLinePosterior(Matern52(1.0), ridge, [[0.0], [0.0], [1e149], [-1e149]], [1.0, 1.0, 0.5, -0.5])
@@ -383,33 +205,7 @@ def test_the_ends_of_the_range_of_ridges(ridge):
     assert np.isfinite(values).all()
 
 
-def test_what_is_not_finite_is_never_returned():
-    posterior = MaternLinePosterior(Matern32(1.0), 1.0, [[0.0]], [1.0])
-    paths = MaternLinePaths(posterior, 1e308, 1e-6, lambda shape: np.full(shape, 1e10))
-    with pytest.raises(FactorisationError, match="not finite"):
-        paths.evaluate([[0.0]])
-    for bad in ({"scale": 0.0}, {"nugget": math.inf}, {"paths": 1.5}):
-        arguments = {"scale": 1.0, "nugget": 1e-6, "normal": np.zeros, "paths": 1} | bad
-        with pytest.raises(ValueError, match=r"scale|paths"):
-            MaternLinePaths(posterior, **arguments)
-
-
 def test_factors_of_nothing_predict_nothing():
     factor = Factor(3, np.empty(0), np.empty(0))
     assert factor.draw(np.empty(0)) == []
     assert factor.at(factor.rows(np.array([0.0, 1.0])), factor.smooth([])) == [0, 0]
-
-
-def test_time_is_linear():
-    # a wrong complexity, not a slow machine: 8 times the data may take 24 times as long, never 64
-    rng = np.random.default_rng(0)
-
-    def seconds(n):
-        X, y = rng.uniform(0, 1, (n, 1)), rng.normal(size=n)
-        start = time.process_time()
-        posterior = MaternLinePosterior(Matern52(0.3), 1.0, X, y)
-        MaternLinePaths(posterior, 1.0, 1e-6, rng.standard_normal).evaluate(X[:100])
-        return time.process_time() - start
-
-    small = min(seconds(2000) for _ in range(3))
-    assert min(seconds(16_000) for _ in range(2)) <= 24 * small

@@ -26,7 +26,7 @@ from discretion.gp.domain import Array, finite_points
 from discretion.gp.engine import DenseEngine
 from discretion.gp.factor import FactorisationError, mirror
 from discretion.gp.kernels import Kernel
-from discretion.gp.path import MARGIN, NuggetTooSmall, SamplePaths, _Batch, nugget_floor
+from discretion.gp.path import SamplePaths, _Batch, nugget_floor
 
 __all__ = ["ClusterError", "ClusterPaths", "ClusterPosterior", "Dask", "connected"]
 
@@ -414,12 +414,8 @@ class ClusterPaths(SamplePaths):
     def _draw(self, points: Array) -> _Batch:
         posterior: Any = self.posterior
         n, m = posterior.n, len(points)
-        smallest = MARGIN * nugget_floor(n, self.size + m, posterior.effective_ridge)
-        if not self.nugget >= smallest:
-            raise NuggetTooSmall(self.nugget, smallest, n, self.size + m, posterior.effective_ridge)
-        normals = np.asarray(self._normal((self.paths, m)), dtype=np.float64)
-        if normals.shape != (self.paths, m) or not np.isfinite(normals).all():
-            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, m)}.")
+        self._check_nugget(nugget_floor(n, self.size + m, posterior.effective_ridge), self.size + m)
+        normals = self._normals(m)
 
         factor = _Factor(posterior.factor.cluster, posterior.kernel, posterior.factor.size, self._rows)
         new = [factor.append(part, self.nugget) for part in factor.cut(points)]

@@ -9,21 +9,18 @@ place, whatever the records are, also where they lie 1e-12 apart or at one place
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from copy import copy
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from discretion.gp.dense import UNIT_ROUNDOFF, FactorisationError, checked_responses
-from discretion.gp.domain import Array, finite_points, scales_per_axis
+from discretion.gp.dense import UNIT_ROUNDOFF, FactorisationError
+from discretion.gp.domain import Array
 from discretion.gp.kernels import Exponential, ExponentialL1, Kernel
-from discretion.gp.path import MARGIN, NuggetTooSmall
+from discretion.gp.line import LinePaths, LinePosterior
 
 Mask = npt.NDArray[np.bool_]
 
-_FINEST = 2.0**120  # places closer than 2^-120 length scales are one place
 _TOUCHING = 2.0**-400  # the distance of two nodes at one place
 
 
@@ -60,7 +57,7 @@ def line_nugget_floor(n: int, m: int, requests: int = 1) -> float:
     return m * (64.0 * UNIT_ROUNDOFF + 40.0 * (requests * 10.0 * rounds * UNIT_ROUNDOFF) ** 2)
 
 
-class ExponentialPosterior:
+class ExponentialPosterior(LinePosterior):
     """`DensePosterior` on the line for the exponential kernel, in O(n log n).
 
     Parameters: `kernel`, exponential with one length scale; `ridge` > 0; X (n, 1); y (n,); `jitter` >= 0, added to
@@ -85,31 +82,12 @@ class ExponentialPosterior:
         noise = float(ridge) ** 2 + float(jitter)
         if noise < 1e-60:
             raise ValueError(f"ridge^2 + jitter must be at least 1e-60; got {noise:.3g}.")
-        points = finite_points(X, 1)[:, 0]
-        responses = checked_responses(y, len(points))
-
-        self.kernel = kernel
-        self.ridge, self.jitter = float(ridge), float(jitter)
-        self.n, self.dimension = len(points), 1
-        self.effective_ridge = math.sqrt(noise)
         self.precision = 1.0 / noise
-        places = self.places(points)
+        super().__init__(kernel, ridge, jitter, X, y)
+
+    def _settle(self, places: Array) -> None:
         self._order = np.argsort(places)
         self.sites = places[self._order]
-        self._respond(responses)
-
-    def __repr__(self) -> str:
-        return f"ExponentialPosterior({self.kernel!r}, ridge={self.ridge!r}, jitter={self.jitter!r}, n={self.n})"
-
-    def places(self, x: Array) -> Array:
-        """Coordinates in length scales, to a lattice of 2^-120: a fixed map of each coordinate.
-
-        ValueError at 1e150 length scales from 0.
-        """
-        scaled = x / float(scales_per_axis(self.kernel.length_scale, 1)[0])
-        if not (np.abs(scaled).max(initial=0.0) < 1e150):
-            raise ValueError("Coordinates divided by the length scale exceed 1e150: change the unit.")
-        return np.rint(scaled * _FINEST) / _FINEST
 
     def _respond(self, responses: Array) -> None:
         """The posterior mean at the sites."""
@@ -126,16 +104,6 @@ class ExponentialPosterior:
         self.means = means[1:-1]
         if not np.isfinite(means).all():
             raise FactorisationError("The posterior is not finite in double precision; nothing was returned.")
-
-    def with_responses(self, y: npt.ArrayLike) -> Self:
-        """The posterior given other responses y (n,) at the same points, which are not sorted again."""
-        other = copy(self)
-        other._respond(checked_responses(y, self.n))
-        return other
-
-    def mean(self, T: npt.ArrayLike) -> Array:
-        """Posterior mean at the rows of T (m, 1): shape (m,)."""
-        return self.mean_at(self.places(finite_points(T, 1, "T")[:, 0]))
 
     def mean_at(self, places: Array) -> Array:
         """Posterior mean at places: (sinh(v) left + sinh(u) right) / sinh(u + v) at distances u, v from two sites."""
@@ -162,12 +130,9 @@ class ExponentialPosterior:
         return -0.5 * float(self.n * math.log(2.0 * math.pi) + determinant + form)
 
 
-class ExponentialPaths:
-    """`SamplePaths` of an `ExponentialPosterior`: f_l(T) ~ N(mean(T), scale^2 (k_D(T, T) + nugget I)), where asked.
-
-    Parameters: `posterior`; `scale` > 0, multiplies the posterior standard deviation; `nugget` > 0, in units of the
-    prior variance, at least 8 `line_nugget_floor(n, m, requests)` for m distinct points in all; `normal(shape)`, a
-    callable that returns independent standard normals; `paths` >= 1. ValueError outside these ranges.
+class ExponentialPaths(LinePaths[ExponentialPosterior]):
+    """`DrawnPaths` of an `ExponentialPosterior`, with a nugget of at least 8 `line_nugget_floor(n, m, requests)` for m
+    distinct points in all.
 
     A point keeps its value, nugget included. m new points take O(n' + m) once, n' the number of sites that no known
     point separates from them, and O(m) a path: values are drawn where they are asked for, and nowhere else.
@@ -177,65 +142,19 @@ class ExponentialPaths:
     D = a + b + k.
     """
 
-    def __init__(
-        self,
-        posterior: ExponentialPosterior,
-        scale: float,
-        nugget: float,
-        normal: Callable[[tuple[int, int]], Array],
-        paths: int = 1,
-    ) -> None:
-        if not (0 < scale < math.inf and 0 < nugget < 1e100):
-            raise ValueError("scale and nugget must be positive finite numbers.")
-        if int(paths) != paths or paths < 1:
-            raise ValueError("paths must be a whole number, 1 or more.")
-        self.posterior, self.scale, self.nugget, self.paths = posterior, float(scale), float(nugget), int(paths)
-        self._normal = normal
-        self._requests = 0
-        self._known = np.empty(0)  # places, ascending, with their deviations and values
-        self._deviations = self._values = np.empty((0, self.paths))
+    def _floor(self, size: int, requests: int) -> float:
+        return line_nugget_floor(self.posterior.n, size, requests)
 
-    def __repr__(self) -> str:
-        constants = f"scale={self.scale!r}, nugget={self.nugget!r}, paths={self.paths}"
-        return f"ExponentialPaths({self.posterior!r}, {constants})"
+    def _begun(self) -> Array:
+        """Deviations from the posterior mean at known places, (points, paths)."""
+        return np.empty((0, self.paths))
 
-    @property
-    def size(self) -> int:
-        """Number of distinct points drawn so far."""
-        return len(self._known)
-
-    def evaluate(self, T: npt.ArrayLike) -> Array:
-        """Values of the paths at the rows of T (m, 1): shape (paths, m).
-
-        Raises ValueError when T is not finite or not one column; NuggetTooSmall (a ValueError) when the nugget does not
-        cover the rounding of so many points; FactorisationError when a value is not finite. After an error the paths
-        are as they were.
-        """
-        asked = self.posterior.places(finite_points(T, 1, "T")[:, 0])
-        new = np.setdiff1d(asked, self._known)
-        if new.size:
-            self._add(new)
-        return self._values[np.searchsorted(self._known, asked)].T
-
-    def _add(self, new: Array) -> None:
-        n, size, requests = self.posterior.n, self.size + len(new), self._requests + 1
-        smallest = MARGIN * line_nugget_floor(n, size, requests)
-        if not self.nugget >= smallest:
-            raise NuggetTooSmall(self.nugget, smallest, n, size, self.posterior.effective_ridge)
-        normals = np.asarray(self._normal((self.paths, 2 * len(new))), dtype=np.float64)
-        if normals.shape != (self.paths, 2 * len(new)) or not np.isfinite(normals).all():
-            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, 2 * len(new))}.")
-        own, nuggets = np.ascontiguousarray(normals.T[: len(new)]), normals.T[len(new) :]
-        deviations = self._drawn(new, own)
-        values = self.scale * (deviations + math.sqrt(self.nugget) * nuggets)
+    def _draw(self, new: Array) -> tuple[Array, Array]:
+        normals = self._normals(2 * len(new)).T
+        deviations = self._drawn(new, np.ascontiguousarray(normals[: len(new)]))
+        values = self.scale * (deviations + math.sqrt(self.nugget) * normals[len(new) :])
         values += self.posterior.mean_at(new)[:, None]
-        if not np.isfinite(values).all():
-            raise FactorisationError("A sample path is not finite in double precision; nothing was returned.")
-        order = np.argsort(np.concatenate([self._known, new]), kind="stable")
-        self._known = np.concatenate([self._known, new])[order]
-        self._deviations = np.concatenate([self._deviations, deviations])[order]
-        self._values = np.concatenate([self._values, values])[order]
-        self._requests = requests
+        return values, np.insert(self._kept, np.searchsorted(self._known, new), deviations, axis=0)
 
     def _drawn(self, new: Array, normals: Array) -> Array:
         """Deviations from the posterior mean at new places, (m, paths), given those at the known ones."""
@@ -248,7 +167,7 @@ class ExponentialPaths:
         role = role[role > 0]
         rounds, _ = _eliminated(left, role == 1)
         x = np.zeros((len(role), self.paths))
-        x[role == 2] = self._deviations[edges]
+        x[role == 2] = self._kept[edges]
         x[role == 1] = normals
         for each in reversed(rounds):
             drawn = x[each.node] / np.sqrt(each.total)[:, None]

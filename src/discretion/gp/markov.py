@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from discretion.gp.dense import FactorisationError
-from discretion.gp.domain import Array, as_points, finite_points, scales_per_axis
+from discretion.gp.domain import Array, finite_points
 from discretion.gp.kernels import Kernel, Matern32, Matern52
+from discretion.gp.line import LinePosterior
+from discretion.gp.path import DrawnPaths, drawn_normals
 from discretion.gp.states import MaternChain, observed, predicted, product, recurrence, root, solve_right
 
 Normal = Callable[[tuple[int, int]], Array]
-_FINEST = 2.0**120  # places closer than 2^-120 in scaled time are one place
 _NEAR = 0.5  # up to this time the way back inverts the transition, beyond it the covariance
 
 
@@ -31,14 +32,14 @@ def chain(kernel: Kernel) -> MaternChain | None:
     return None if order is None or np.size(kernel.length_scale) != 1 else MaternChain(order)
 
 
-class MarkovPosterior:
+class MarkovPosterior(LinePosterior):
     """`DensePosterior` on the line in O(n log n), for Matern 3/2 and Matern 5/2 kernels.
 
     Its rounding is small, and tested, but not bounded for every data set; private releases use `MaternLinePosterior`.
     The exponential kernel has `ExponentialPosterior`.
 
     Parameters: `kernel`, with one length scale; `ridge` > 0; X (n, 1); y (n,); `jitter` >= 0, added to ridge^2.
-    n = 0 is the prior. Repeated rows of X are ordinary data; places are told apart down to 2^-120 of the chain's time.
+    n = 0 is the prior. Repeated rows of X are ordinary data; places are told apart down to 2^-120 length scales.
 
     Raises ValueError for other kernels, for X that is not one column, and when X or y are not finite;
     FactorisationError when a result is not finite.
@@ -62,36 +63,22 @@ class MarkovPosterior:
             raise ValueError(f"{kernel!r} has no states here; use matern32 or matern52, or ExponentialPosterior")
         if not (0 < ridge < 1e100 and 0 <= jitter < 1e100):
             raise ValueError("ridge must be positive, jitter 0 or more, both finite (below 1e100).")
-        points = finite_points(X, 1)[:, 0]
-        responses = as_points(np.reshape(y, (-1, 1)), what="y")[:, 0]
-        if len(responses) != len(points) or np.ndim(y) != 1:
-            raise ValueError(f"y must have shape ({len(points)},), one response for each row of X.")
-        if not np.isfinite(responses).all():
-            raise ValueError("y holds NaN or infinite responses; remove or clip them by a fixed rule first.")
-
-        self.kernel, self.chain = kernel, found
-        self.ridge, self.jitter = float(ridge), float(jitter)
-        self.n, self.dimension = len(points), 1
-        noise = self.ridge**2 + self.jitter
-        self.effective_ridge = math.sqrt(noise)
-        self.sites, which, counts = np.unique(self.places(points), return_inverse=True, return_counts=True)
-        level = np.bincount(which, responses, len(self.sites)) / np.maximum(counts, 1)
-        self._within = float(np.sum((responses - level[which]) ** 2))
-        self._counts, self._level, self._precision = counts, level, counts / noise
-        self._filter()
-
-    def __repr__(self) -> str:
-        return f"MarkovPosterior({self.kernel!r}, ridge={self.ridge!r}, jitter={self.jitter!r}, n={self.n})"
+        self.chain = found
+        super().__init__(kernel, ridge, jitter, X, y)
 
     def places(self, x: Array) -> Array:
-        """Coordinates as times of the chain, to a lattice of 2^-120: a fixed map of each coordinate.
+        """Coordinates as times of the chain: those in length scales, on a lattice of 2^-120, times its rate."""
+        return self.chain.rate * super().places(x)
 
-        ValueError at 1e150 length scales from 0.
-        """
-        scaled = x * (self.chain.rate / float(scales_per_axis(self.kernel.length_scale, 1)[0]))
-        if not (np.abs(scaled).max(initial=0.0) < 1e150):
-            raise ValueError("Coordinates divided by the length scale exceed 1e150: change the unit.")
-        return np.rint(scaled * _FINEST) / _FINEST
+    def _settle(self, places: Array) -> None:
+        self.sites, self._which, self._counts = np.unique(places, return_inverse=True, return_counts=True)
+        self._precision = self._counts / (self.ridge**2 + self.jitter)
+
+    def _respond(self, responses: Array) -> None:
+        which = self._which
+        self._level = np.bincount(which, responses, len(self.sites)) / np.maximum(self._counts, 1)
+        self._within = float(np.sum((responses - self._level[which]) ** 2))
+        self._filter()
 
     def _filter(self) -> None:
         p, J = self.chain.order, self._precision
@@ -136,10 +123,9 @@ class MarkovPosterior:
         noise[:-1] += product(self._gain, product(root(self._noise), normals[N:]))
         return self._way_back(noise)
 
-    def mean(self, T: npt.ArrayLike) -> Array:
-        """Posterior mean at the rows of T (m, 1): shape (m,)."""
-        asked = self.places(finite_points(T, 1, "T")[:, 0])
-        places, where = np.unique(np.concatenate([self.sites, asked]), return_inverse=True)
+    def mean_at(self, places: Array) -> Array:
+        """Posterior mean at places (m,), times of the chain: shape (m,)."""
+        places, where = np.unique(np.concatenate([self.sites, places]), return_inverse=True)
         states = _filled(self.chain, places, where[: len(self.sites)], self.means, None, 0)
         return states[where[len(self.sites) :], 0, 0]
 
@@ -153,12 +139,8 @@ class MarkovPosterior:
         return -0.5 * float(self.n * math.log(2.0 * math.pi * noise) + np.sum(np.log(seen)) + squares)
 
 
-class MarkovPaths:
-    """`SamplePaths` of a `MarkovPosterior`: f_l(T) ~ N(mean(T), scale^2 (k_D(T, T) + nugget I)), evaluated where asked.
-
-    Parameters: `posterior`; `scale` > 0, multiplies the posterior standard deviation; `nugget` > 0, in units of the
-    prior variance; `normal(shape)`, a callable that returns independent standard normals; `paths` >= 1. ValueError
-    outside these ranges.
+class MarkovPaths(DrawnPaths[MarkovPosterior]):
+    """`DrawnPaths` of a `MarkovPosterior`.
 
     The states at the sites are drawn once, in O(n). m new points among q known ones take O((q + m) log(q + m)): a point
     is drawn from the bridge between its two neighbours, which is exact, by halving the points that lie between two
@@ -166,19 +148,11 @@ class MarkovPaths:
     """
 
     def __init__(self, posterior: MarkovPosterior, scale: float, nugget: float, normal: Normal, paths: int = 1) -> None:
-        if not (0 < scale < math.inf and 0 < nugget < 1e100):
-            raise ValueError("scale and nugget must be positive finite numbers.")
-        if int(paths) != paths or paths < 1:
-            raise ValueError("paths must be a whole number, 1 or more.")
-        self.posterior, self.scale, self.nugget, self.paths = posterior, float(scale), float(nugget), int(paths)
-        self._normal = normal
+        super().__init__(posterior, scale, nugget, normal, paths)
         self._places = posterior.sites
         # column 0 the mean, then the deviations
         self._states = np.concatenate([posterior.means, posterior.deviations(normal, self.paths)], axis=2)
         self._own = np.full((len(self._places), self.paths), math.nan)  # normals of the nugget; NaN: not asked yet
-
-    def __repr__(self) -> str:
-        return f"MarkovPaths({self.posterior!r}, scale={self.scale!r}, nugget={self.nugget!r}, paths={self.paths})"
 
     @property
     def size(self) -> int:
@@ -201,7 +175,8 @@ class MarkovPaths:
         new = np.unique(wanted[np.isnan(own[wanted, 0])])
         own[new] = _normals(self._normal, self.paths, len(new), 1)[:, 0]
         noise = states[wanted, 0, 1:] + math.sqrt(self.nugget) * own[wanted]
-        values = (states[wanted, 0, :1] + self.scale * noise).T
+        with np.errstate(over="ignore"):
+            values = (states[wanted, 0, :1] + self.scale * noise).T
         if not np.isfinite(values).all():
             raise FactorisationError("a sample path is not finite in double precision; nothing was returned")
         self._places, self._states, self._own = places, states, own
@@ -210,10 +185,7 @@ class MarkovPaths:
 
 def _normals(normal: Normal, paths: int, count: int, p: int) -> Array:
     """`count` independent standard normal vectors with p components for each path: (count, p, paths)."""
-    drawn: Any = np.asarray(normal((paths, count * p)), dtype=np.float64)
-    if drawn.shape != (paths, count * p) or not np.isfinite(drawn).all():
-        raise ValueError(f"normal(shape) must return finite numbers of shape {(paths, count * p)}.")
-    return drawn.T.reshape(count, p, paths)
+    return drawn_normals(normal, (paths, count * p)).T.reshape(count, p, paths)
 
 
 def _halving(known: npt.NDArray[np.intp], count: int) -> Iterator[tuple[Any, Any, Any]]:

@@ -9,19 +9,16 @@ every data set, what that does. Here they run in fixed-point arithmetic with as 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from copy import copy
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from discretion.gp.dense import UNIT_ROUNDOFF, FactorisationError, checked_responses
-from discretion.gp.domain import Array, finite_points, scales_per_axis
+from discretion.gp.dense import UNIT_ROUNDOFF, FactorisationError
+from discretion.gp.domain import Array
 from discretion.gp.fixed import PLACE_BITS, real, times, transitions, whole
 from discretion.gp.kernels import Kernel
+from discretion.gp.line import LinePaths, LinePosterior
 from discretion.gp.markov import chain
-from discretion.gp.path import MARGIN, NuggetTooSmall
 
 Vector = tuple[int, int, int]
 Row = tuple[int, Vector, int, Vector]
@@ -169,7 +166,7 @@ class Factor:
         return found
 
 
-class MaternLinePosterior:
+class MaternLinePosterior(LinePosterior):
     """`DensePosterior` on the line for Matern 3/2 and 5/2 in linear time, exact but for one rounding of each result.
 
     Parameters: `kernel`, with one length scale; `ridge` > 0; X (n, 1); y (n,); `jitter` >= 0, added to ridge^2.
@@ -194,29 +191,13 @@ class MaternLinePosterior:
                 f"ridge must be positive, jitter 0 or more, and ridge^2 + jitter from {LEAST_NOISE:g} to "
                 f"{MOST_NOISE:g}; got {ridge!r} and {jitter!r}."
             )
-        points = finite_points(X, 1)[:, 0]
-        responses = checked_responses(y, len(points))
-        self.kernel, self.chain = kernel, found
-        self.ridge, self.jitter = float(ridge), float(jitter)
-        self.n, self.dimension = len(points), 1
-        self.effective_ridge = math.sqrt(noise)
-        places = self.places(points)
+        self.chain = found
+        super().__init__(kernel, ridge, jitter, X, y)
+
+    def _settle(self, places: Array) -> None:
         self._order = np.argsort(places, kind="stable")
-        self.factor = Factor(found.order, places[self._order], np.full(self.n, noise))
-        self._respond(responses)
-
-    def __repr__(self) -> str:
-        return f"MaternLinePosterior({self.kernel!r}, ridge={self.ridge!r}, jitter={self.jitter!r}, n={self.n})"
-
-    def places(self, x: Array) -> Array:
-        """Coordinates in length scales, on a lattice of 2^-120; ValueError at 1e150 length scales from 0.
-
-        They are divided as every kernel divides them: so no two are farther apart than the diameter of their domain.
-        """
-        scaled = x / float(scales_per_axis(self.kernel.length_scale, 1)[0])
-        if not (np.abs(scaled).max(initial=0.0) < 1e150):
-            raise ValueError("Coordinates divided by the length scale exceed 1e150: change the unit.")
-        return np.rint(scaled * 2.0**PLACE_BITS) / 2.0**PLACE_BITS
+        noise = np.full(self.n, self.ridge**2 + self.jitter)
+        self.factor = Factor(self.chain.order, places[self._order], noise)
 
     def _respond(self, responses: Array) -> None:
         """Smooth the responses, in units of a power of two that no response exceeds."""
@@ -224,15 +205,9 @@ class MaternLinePosterior:
         values = whole(np.ldexp(responses[self._order], -self._unit), self.factor.bits)
         self._smoothed = self.factor.smooth(values)
 
-    def with_responses(self, y: npt.ArrayLike) -> Self:
-        """The posterior given other responses y (n,) at the same points; the factor is shared, not copied."""
-        other = copy(self)
-        other._respond(checked_responses(y, self.n))
-        return other
-
-    def mean(self, T: npt.ArrayLike) -> Array:
-        """Posterior mean at the rows of T (m, 1): shape (m,)."""
-        return self.mean_of(self.factor.rows(self.places(finite_points(T, 1, "T")[:, 0])))
+    def mean_at(self, places: Array) -> Array:
+        """Posterior mean at places (m,): shape (m,)."""
+        return self.mean_of(self.factor.rows(places))
 
     def mean_of(self, rows: list[Row]) -> Array:
         """Posterior mean at the places of `rows`, which are the factor's: shape (m,)."""
@@ -244,12 +219,9 @@ class MaternLinePosterior:
         return means
 
 
-class MaternLinePaths:
-    """`SamplePaths` of a `MaternLinePosterior`: f_l(T) ~ N(mean(T), scale^2 (k_D(T, T) + nugget I)), where asked.
-
-    Parameters: `posterior`; `scale` > 0, multiplies the posterior standard deviation; `nugget` > 0, in units of the
-    prior variance, at least 8 `matern_nugget_floor(m)` for m distinct points in all; `normal(shape)`, a callable that
-    returns independent standard normals; `paths` >= 1. ValueError outside these ranges.
+class MaternLinePaths(LinePaths[MaternLinePosterior]):
+    """`DrawnPaths` of a `MaternLinePosterior`, with a nugget of at least 8 `matern_nugget_floor(m)` for m distinct
+    points in all.
 
     A point keeps its value, nugget included. Any request for new points takes O(n + m), m all points so far: values
     with noise are drawn from the prior at records, known and new points together, and the new ones moved by what the
@@ -257,56 +229,17 @@ class MaternLinePaths:
     deviation for known points (Matheron's rule).
     """
 
-    def __init__(
-        self,
-        posterior: MaternLinePosterior,
-        scale: float,
-        nugget: float,
-        normal: Callable[[tuple[int, int]], Array],
-        paths: int = 1,
-    ) -> None:
-        if not (0 < scale < math.inf and 0 < nugget < 1e100):
-            raise ValueError("scale and nugget must be positive finite numbers.")
-        if int(paths) != paths or paths < 1:
-            raise ValueError("paths must be a whole number, 1 or more.")
-        self.posterior, self.scale, self.nugget, self.paths = posterior, float(scale), float(nugget), int(paths)
-        self._normal = normal
-        self._factor = posterior.factor  # of records and known points
-        self._deviations = [[0] * posterior.n for _ in range(self.paths)]  # at these, from the mean; records have 0
-        self._known = np.empty(0)  # places, ascending, and their values
-        self._values = np.empty((0, self.paths))
+    def _floor(self, size: int, requests: int) -> float:
+        return matern_nugget_floor(size)
 
-    def __repr__(self) -> str:
-        constants = f"scale={self.scale!r}, nugget={self.nugget!r}, paths={self.paths}"
-        return f"MaternLinePaths({self.posterior!r}, {constants})"
+    def _begun(self) -> tuple[Factor, list[list[int]]]:
+        """The factor of records and known points, and what each path deviates from the mean there: 0 at records."""
+        return self.posterior.factor, [[0] * self.posterior.n for _ in range(self.paths)]
 
-    @property
-    def size(self) -> int:
-        """Number of distinct points drawn so far."""
-        return len(self._known)
-
-    def evaluate(self, T: npt.ArrayLike) -> Array:
-        """Values of the paths at the rows of T (m, 1): shape (paths, m).
-
-        Raises ValueError when T is not finite or not one column; NuggetTooSmall (a ValueError) when the nugget does not
-        cover the rounding of so many points; FactorisationError when a value is not finite. After an error the paths
-        are as they were.
-        """
-        asked = self.posterior.places(finite_points(T, 1, "T")[:, 0])
-        new = np.setdiff1d(asked, self._known)
-        if new.size:
-            self._add(new)
-        return self._values[np.searchsorted(self._known, asked)].T
-
-    def _add(self, new: Array) -> None:
-        size = self.size + len(new)
-        smallest = MARGIN * matern_nugget_floor(size)
-        if not self.nugget >= smallest:
-            raise NuggetTooSmall(self.nugget, smallest, self.posterior.n, size, self.posterior.effective_ridge)
-        old, count = self._factor, len(self._factor.places)
-        normals = np.asarray(self._normal((self.paths, count + len(new))), dtype=np.float64)
-        if normals.shape != (self.paths, count + len(new)) or not np.isfinite(normals).all():
-            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, count + len(new))}.")
+    def _draw(self, new: Array) -> tuple[Array, tuple[Factor, list[list[int]]]]:
+        old = self._kept[0]
+        count = len(old.places)
+        normals = self._normals(count + len(new))
         order = np.argsort(np.concatenate([old.places, new]), kind="stable")
         noise = np.concatenate([old.noise, np.full(len(new), self.nugget)])
         joint = Factor(old.order, np.concatenate([old.places, new])[order], noise[order])
@@ -315,21 +248,15 @@ class MaternLinePaths:
         drawn_from = rows if old is self.posterior.factor else old.rows(new)
         drawn = self._drawn(joint, drawn_from, where[:count], where[count:], normals)
         noise = np.stack([real([each[k] for k in where[count:]], joint.bits) for each in drawn], axis=1)
-        with np.errstate(over="ignore"):
-            values = self.posterior.mean_of(rows)[:, None] + self.scale * noise
-        if not np.isfinite(values).all():
-            raise FactorisationError("A sample path is not finite in double precision; nothing was returned.")
-        sorting = np.argsort(np.concatenate([self._known, new]), kind="stable")
-        known, values = np.concatenate([self._known, new])[sorting], np.concatenate([self._values, values])[sorting]
-        self._known, self._values, self._factor, self._deviations = known, values, joint, drawn
+        return self.posterior.mean_of(rows)[:, None] + self.scale * noise, (joint, drawn)
 
     def _drawn(
         self, joint: Factor, rows: list[Row], known: list[int], new: list[int], normals: Array
     ) -> list[list[int]]:
         """Deviations from the posterior mean at the places of `joint`, of each path, in its fixed point."""
-        old, finer = self._factor, joint.bits - self._factor.bits
-        found = []
-        for deviations, w in zip(self._deviations, normals, strict=True):
+        old, before = self._kept
+        finer, found = joint.bits - old.bits, []
+        for deviations, w in zip(before, normals, strict=True):
             values = joint.draw(w)
             off = [(values[k] >> finer) - each for k, each in zip(known, deviations, strict=True)]
             for k, each in zip(new, old.at(rows, old.smooth(off)), strict=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -166,6 +168,71 @@ def mean_rounding(n: int, m: int, ridge: float, response_bound: float) -> float:
     return data + cross + products
 
 
+class _Known(Protocol):
+    """What paths ask of their posterior, whatever it is of."""
+
+    n: int
+    effective_ridge: float
+
+
+P = TypeVar("P", bound=_Known)
+
+
+class DrawnPaths(ABC, Generic[P]):
+    """Independent sample paths f_1, ..., f_paths of a posterior, with a nugget, evaluated where asked:
+
+        f_l(T)  ~  N( mean(T), scale^2 (k_D(T, T) + nugget I) )      for all points ever asked together.
+
+    Parameters: `posterior`; `scale` > 0, multiplies the posterior standard deviation; `nugget` > 0, in units of the
+    prior variance; `normal(shape)`, a callable that returns independent standard normals; `paths` >= 1. ValueError
+    otherwise.
+    """
+
+    def __init__(
+        self, posterior: P, scale: float, nugget: float, normal: Callable[[tuple[int, int]], Array], paths: int = 1
+    ) -> None:
+        if not (0 < scale < math.inf):
+            raise ValueError("scale must be a positive finite number.")
+        if not (0 < nugget < 1e100):
+            raise ValueError("nugget must be a positive finite number (below 1e100).")
+        if int(paths) != paths or paths < 1:
+            raise ValueError("paths must be a whole number, 1 or more.")
+        self.posterior = posterior
+        self.scale, self.nugget, self.paths = float(scale), float(nugget), int(paths)
+        self._normal = normal
+
+    def __repr__(self) -> str:
+        constants = f"scale={self.scale!r}, nugget={self.nugget!r}, paths={self.paths}"
+        return f"{type(self).__name__}({self.posterior!r}, {constants})"
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of distinct points drawn so far."""
+
+    @abstractmethod
+    def evaluate(self, T: npt.ArrayLike) -> Array:
+        """Values of the paths at the rows of T (m, d): shape (paths, m)."""
+
+    def _check_nugget(self, floor: float, size: int) -> None:
+        """NuggetTooSmall unless the nugget is `MARGIN` times what rounding at so many points needs."""
+        smallest = MARGIN * floor
+        if not self.nugget >= smallest:
+            raise NuggetTooSmall(self.nugget, smallest, self.posterior.n, size, self.posterior.effective_ridge)
+
+    def _normals(self, count: int) -> Array:
+        """So many normals for each path: (paths, count)."""
+        return drawn_normals(self._normal, (self.paths, count))
+
+
+def drawn_normals(normal: Callable[[tuple[int, int]], Array], shape: tuple[int, int]) -> Array:
+    """What `normal` returns, float64; ValueError for another shape or numbers that are not finite."""
+    normals: Array = np.asarray(normal(shape), dtype=np.float64)
+    if normals.shape != shape or not np.isfinite(normals).all():
+        raise ValueError(f"normal(shape) must return finite numbers of shape {shape}.")
+    return normals
+
+
 @dataclass(frozen=True)
 class _Batch:
     """Points of one request with their rows (F-contiguous) of the joint factor, normals and values."""
@@ -190,14 +257,10 @@ class _Batch:
         )
 
 
-class SamplePaths:
-    """Independent sample paths f_1, ..., f_paths of a posterior, with a nugget, evaluated where asked:
+class SamplePaths(DrawnPaths[DensePosterior]):
+    """`DrawnPaths` by Cholesky factorisation, at points of at most 64 coordinates.
 
-        f_l(T)  ~  N( mean(T), scale^2 (k_D(T, T) + nugget I) )      for all points ever asked together.
-
-    Parameters: `posterior`; `scale` > 0, multiplies the posterior standard deviation; `nugget` > 0, in units
-    of the prior variance, at least 8 `nugget_floor(n, m, effective_ridge)` for m distinct points in all;
-    `normal(shape)`, a callable that returns independent standard normals; `paths` >= 1.  ValueError otherwise.
+    The nugget is at least 8 `nugget_floor(n, m, effective_ridge)` for m distinct points in all.
 
     A point keeps its value, nugget included: asked again, in the same request or later, it gets the stored
     number (equal coordinates, -0.0 being 0.0).  New points are drawn given everything drawn before.  Smooth
@@ -218,23 +281,11 @@ class SamplePaths:
         normal: Callable[[tuple[int, int]], Array],
         paths: int = 1,
     ) -> None:
-        if not (0 < scale < math.inf):
-            raise ValueError("scale must be a positive finite number.")
-        if not (0 < nugget < 1e100):
-            raise ValueError("nugget must be a positive finite number (below 1e100).")
-        if int(paths) != paths or paths < 1:
-            raise ValueError("paths must be a whole number, 1 or more.")
         if posterior.dimension > 64:
             raise ValueError("Sample paths are made for at most 64 coordinates a point.")
-        self.posterior = posterior
-        self.scale, self.nugget, self.paths = float(scale), float(nugget), int(paths)
-        self._normal = normal
+        super().__init__(posterior, scale, nugget, normal, paths)
         self._batches: list[_Batch] = []
         self._column: dict[bytes, int] = {}  # coordinates of a point -> its place among all points asked
-
-    def __repr__(self) -> str:
-        constants = f"scale={self.scale!r}, nugget={self.nugget!r}, paths={self.paths}"
-        return f"SamplePaths({self.posterior!r}, {constants})"
 
     @property
     def size(self) -> int:
@@ -275,9 +326,7 @@ class SamplePaths:
     def _draw(self, points: Array) -> _Batch:
         posterior, m = self.posterior, len(points)
         n, total = posterior.n, posterior.n + self.size + m
-        smallest = MARGIN * nugget_floor(n, self.size + m, posterior.effective_ridge)
-        if not self.nugget >= smallest:
-            raise NuggetTooSmall(self.nugget, smallest, n, self.size + m, posterior.effective_ridge)
+        self._check_nugget(nugget_floor(n, self.size + m, posterior.effective_ridge), self.size + m)
 
         # rows [W^T, C_1, ..., C_own] with W = L^{-1} K_XT and C C^T = K_TT + nugget I - W^T W
         rows = np.empty((m, total), order="F")
@@ -294,9 +343,7 @@ class SamplePaths:
         subtract_gram(own, rows[:, : total - m])
         cholesky(own)
 
-        normals = np.asarray(self._normal((self.paths, m)), dtype=np.float64)
-        if normals.shape != (self.paths, m) or not np.isfinite(normals).all():
-            raise ValueError(f"normal(shape) must return finite numbers of shape {(self.paths, m)}.")
+        normals = self._normals(m)
         noise = BLAS.dtrmm(1.0, own, normals.T, lower=1)  # does not read the upper triangle
         for batch in self._batches:
             noise += rows[:, batch.start : batch.rows.shape[1]] @ batch.normals.T
