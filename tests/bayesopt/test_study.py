@@ -12,6 +12,7 @@ from discretion.bayesopt import (
     SGD,
     AdaptiveClip,
     BudgetSpent,
+    CoarseInteger,
     Evaluations,
     Integer,
     Late,
@@ -244,7 +245,9 @@ def test_a_study_is_for_one_search_and_one_process(tmp_path):
     for other, n in ((search(steps=5), N), (search(mu=2.0), N), (search(), N + 1)):
         with pytest.raises(StudyError, match="fixed with its first line"):
             Study(other, n=n, path=path, randomness=SeededRandomness(1))
-    with pytest.raises(StudyError, match="source of noise"):
+    with pytest.raises(StudyError, match=r"other parameters: steps \(4 there, 5 here\)\. All"):
+        Study(search(steps=5), n=N, path=path, randomness=SeededRandomness(1))
+    with pytest.raises(StudyError, match=r"source of noise \(false there, true here\)"):
         Study(search(), n=N, path=path)
 
 
@@ -556,13 +559,46 @@ def test_moving_on_is_free_and_remembered(tmp_path):
 
 
 def test_a_coarse_integer_is_warned_of():
-    space = {"depth": Integer(1, 10), "x": Linear(0, 1)}
-    with pytest.warns(UserWarning, match="depth") as found:
-        Study(LocalSearch(space, mu=1.0, steps=1, clip=1.0), n=5).ask()
+    space = {"depth": Integer(1, 4), "x": Linear(0, 1)}
+    with pytest.warns(CoarseInteger, match=r"depth.*length_scale=\(1.67, 0.2\)") as found:
+        Study(LocalSearch(space, mu=1.0, steps=1, clip=1.0, kernel=RBF(0.2)), n=5).ask()
     assert found[0].filename == __file__  # where it was asked
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Study(LocalSearch({"depth": Integer(1, 1000)}, mu=1.0, steps=1, clip=1.0), n=5).ask()
+        for kernel in (None, RBF((1.67, 0.2)), Polynomial(2)):
+            Study(LocalSearch(space, mu=1.0, steps=1, clip=1.0, kernel=kernel), n=5).ask()
+        Study(LocalSearch({"depth": Integer(1, 1000)}, mu=1.0, steps=1, clip=1.0, kernel=RBF(0.2)), n=5).ask()
+
+
+@pytest.mark.parametrize("start", [{"depth": 1, "leaves": 2, "x": 0.5}, {"depth": 8, "leaves": 64, "x": 1.0}, None])
+def test_every_step_sees_the_gradient_along_whole_numbers(start):
+    """The map is told of the whole numbers at which losses are evaluated: of a linear loss it knows the slope."""
+    space = {"depth": Integer(1, 8), "leaves": Integer(2, 64, log=True), "x": Linear(0, 1)}
+    study = Study(LocalSearch(space, mu=1e9, steps=6, clip=100.0, start=start), n=3, randomness=SeededRandomness(0))
+    while not study.done:
+        points, locations = study.ask(), study.asked
+        np.testing.assert_allclose([study.search.space.theta(point) for point in points], locations, atol=1e-12)
+        assert (np.ptp(locations, axis=0) > 0).all()
+        for point in points:
+            assert isinstance(point["depth"], int)
+            assert 1 <= point["depth"] <= 8
+        step = study.tell(np.tile(locations @ [3.0, -2.0, 1.0], (3, 1)))
+        np.testing.assert_allclose(step.gradient, [3.0, -2.0, 1.0], rtol=0.25)
+
+
+def test_a_search_over_few_whole_numbers_arrives():
+    records = np.random.default_rng(0).normal(0.0, 0.05, 2000)
+
+    def loss(depth, x):
+        return ((depth - 6) / 7 + records) ** 2 + (x - 0.7) ** 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = minimize(
+            loss, {"depth": Integer(1, 8), "x": Linear(0, 1)}, n=2000, steps=25, clip=1.5, epsilon=2.0, delta=1e-6
+        )
+    assert release.parameters["depth"] == 6
+    assert release.parameters["x"] == pytest.approx(0.7, abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_threads_that_make_the_chunks_may_ask():
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
-    teller.join(20)
+    teller.join(120)
     assert not teller.is_alive()
     assert [step.gradient is not None for step in study.steps] == [True]
 

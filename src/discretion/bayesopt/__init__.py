@@ -11,6 +11,7 @@ from discretion.bayesopt.accounting import (
     training_mu_total,
 )
 from discretion.bayesopt.candidates import CandidateChoice, CandidateRelease, select_candidate
+from discretion.bayesopt.check import check_loss
 from discretion.bayesopt.clipping import clamped_mean
 from discretion.bayesopt.descent import SGD, AdaGrad, Adam, Constant, Late, Momentum, TrustRegion, default_steps
 from discretion.bayesopt.diagnostics import NotPrivate, UnsafeRelease
@@ -61,6 +62,7 @@ __all__ = [
     "StudyError",
     "TrustRegion",
     "UnsafeRelease",
+    "check_loss",
     "clamped_mean",
     "default_steps",
     "gradient_loss",

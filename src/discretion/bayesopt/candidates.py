@@ -20,9 +20,9 @@ from discretion.privacy import (
     PublicError,
     Randomness,
     Release,
-    SystemRandomness,
 )
 from discretion.privacy.frames import cleared
+from discretion.privacy.noise import source_of
 from discretion.privacy.paid import ledger_at
 from discretion.privacy.quiet import quiet
 from discretion.privacy.units import whose_rows
@@ -83,6 +83,18 @@ class CandidateChoice:
         """The public parameters as JSON data."""
         return {"candidates": list(self.candidates), "largest_loss": self.largest_loss, "epsilon": self.epsilon}
 
+    def certificate(self, n: int, randomness: Randomness) -> Certificate:
+        """The certificate of a choice by the losses of n records."""
+        return Certificate.issue(
+            self,
+            n=n,
+            delta=self.delta,
+            unit=self.unit,
+            randomness=randomness,
+            enforced=(f"Losses are clamped to [0, {self.largest_loss:g}], record by record.",),
+            declared=("The candidates are public, or releases that were paid for.", *whose_rows(self.unit)),
+        )
+
     @cleared
     def check(self, records: Any) -> int:
         """The number of records of losses (n, k); PublicError for another shape."""
@@ -98,15 +110,7 @@ class CandidateChoice:
         scores = -0.5 * self.epsilon * n * clamped_mean(records, self.largest_loss) / self.largest_loss
         # the largest of scores plus Gumbel noise has just these chances
         place = int(np.argmax(scores - np.log(-np.log(randomness.uniform(scores.shape)))))
-        certificate = Certificate.issue(
-            self,
-            n=n,
-            delta=self.delta,
-            unit=self.unit,
-            randomness=randomness,
-            enforced=(f"Losses are clamped to [0, {self.largest_loss:g}], record by record.",),
-            declared=("The candidates are public, or releases that were paid for.", *whose_rows(self.unit)),
-        )
+        certificate = self.certificate(n, randomness)
         return CandidateRelease(certificate=certificate, candidate=dict(self.candidates[place]), place=place)
 
 
@@ -126,7 +130,7 @@ def select_candidate(
     `randomness` is the operating system's by default.
     """
     choice = CandidateChoice(tuple(candidates), largest_loss, epsilon)
-    book = ledger_at(ledger)
+    source, book = source_of(randomness), ledger_at(ledger)
     if book is not None:
-        return book.run(choice, losses, n=len(losses), randomness=randomness)  # pyright: ignore[reportReturnType]
-    return choice.run(losses, SystemRandomness() if randomness is None else randomness)
+        return book.run(choice, losses, n=len(losses), randomness=source)  # pyright: ignore[reportReturnType]
+    return choice.run(losses, source)

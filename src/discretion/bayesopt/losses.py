@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discretion.privacy import PublicError
 from discretion.privacy.quiet import quiet
 
-__all__ = ["as_table", "check_losses", "check_means", "in_chunks", "in_parts"]
+__all__ = ["as_table", "check_losses", "check_means", "in_chunks", "in_parts", "losses_at"]
 
 Floats = NDArray[np.float64]
 
@@ -53,6 +53,21 @@ def _array(losses: Any) -> NDArray[Any] | None:
         return None
 
 
+def losses_at(columns: list[Any], rows: int) -> NDArray[Any]:
+    """What evaluations at some settings gave, a column each: (rows, b). Counts and truth values become numbers.
+
+    Raises:
+        PublicError: one that is not a loss a record, shape (rows,) or (rows, 1).
+    """
+    if not all(np.shape(column) in ((rows,), (rows, 1)) for column in columns):
+        raise PublicError(
+            "per_record_loss must return losses, one a record: shape (n,), or (rows,) of a chunk or sample of so many. "
+            "For one that returns a mean declare the range of the losses in it, largest_loss=, which needs more noise."
+        )
+    table = np.column_stack(columns) if columns else np.empty((rows, 0))
+    return table.astype(np.float64) if table.dtype.kind in "iub" else table
+
+
 def check_losses(losses: Any, b: int) -> None:
     """Refuse losses for their public form alone."""
     if not isinstance(losses, np.ndarray) or losses.ndim != 2 or losses.shape[1] != b:
@@ -65,20 +80,20 @@ def in_chunks(losses: Any, b: int, n: int) -> Iterable[Floats]:
     """The chunks of `losses`, as `as_table` gives them: all of them checked, or of an iterator the first.
 
     Raises:
-        PublicError: losses of another form, or of another number of records. Nothing was spent.
+        PublicError: losses of another form, or of another number of records. The step was not charged.
     """
     if not isinstance(losses, np.ndarray | Sequence):
         source = iter(losses)
         first: Any = next(source, _END)
         if first is _END:
-            raise PublicError(f"Losses are of {n} records, as n says; these are not. Nothing was spent.")
+            raise PublicError(f"Losses are of {n} records, as n says; these are none. The step was not charged.")
         check_losses(first, b)
         return chain([first], source)
     chunks = [losses] if isinstance(losses, np.ndarray) else list(losses)
     for each in chunks:
         check_losses(each, b)
     if sum(map(len, chunks)) != n:
-        raise PublicError(f"Losses are of {n} records, as n says; these are not. Nothing was spent.")
+        raise PublicError(f"Losses are of {n} records, as n says; these are not. The step was not charged.")
     return chunks
 
 
@@ -94,11 +109,11 @@ def check_means(means: Any, b: int, largest_loss: float) -> Floats:
     """Refuse what cannot be means of losses clamped to [0, Lambda]: the noise is for those."""
     values = np.asarray(means, dtype=np.float64)
     if values.shape != (b,):
-        raise PublicError(f"Means must be {b} numbers, one a location. Nothing was spent.")
+        raise PublicError(f"Means must be {b} numbers, one a location. The step was not charged.")
     slack = 1e-9 * largest_loss  # for means that were added up with rounding
     if not ((values >= -slack) & (values <= largest_loss + slack)).all():
         raise PublicError(
             f"Means must be of losses clamped to [0, {largest_loss:g}] record by record, as clamped_mean makes them; "
-            "these are not. Nothing was spent."
+            "these are not. The step was not charged."
         )
     return values

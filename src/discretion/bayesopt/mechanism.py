@@ -35,6 +35,7 @@ from discretion.bayesopt.surrogate import MEAN_NUGGET, POINT_NUGGET, Offset
 from discretion.gp import RBF
 from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, PublicError, Randomness
 from discretion.privacy.clipping import AdaptiveClip, clip
+from discretion.privacy.delta import UNSTATED
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.sampling import sampling_rate
@@ -43,7 +44,7 @@ __all__ = ["Evaluations", "LocalSearch"]
 
 Floats = NDArray[np.float64]
 
-_KERNEL, _UPDATE, _SCHEDULE = RBF(0.2), AdaGrad(0.1), Constant()
+_UPDATE, _SCHEDULE = AdaGrad(0.1), Constant()
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ class LocalSearch:
         B, the norm to which each record's gradient estimate is clipped, in loss per scaled unit. Privacy holds whatever
         it is; a B that clips most records biases the direction, a B that clips none adds noise.
     delta : float
-        The delta at which the certificate states epsilon.
+        The delta at which the certificate states epsilon; by default that of the ledger that pays, else 1e-5.
     start : dict, optional
         Parameters to begin at; the middle of the box by default.
     batch : int, optional
@@ -87,7 +88,8 @@ class LocalSearch:
         Instead of a fixed b: the smallest b <= `batch` that brings the trace to this fraction of its prior value.
     kernel
         RBF, Matern52, RationalQuadratic, Matern32 of `discretion.gp`, or `Polynomial`; length scales in scaled units.
-        RBF(0.2) by default. The prior belief about the loss surface: public, never fitted to private losses.
+        By default RBF(0.2), and along whole numbers at least five of them long, so that neighbours can be compared.
+        The prior belief about the loss surface: public, never fitted to private losses.
     offset : {"trend", "mean", "none"}
         What becomes of a record's constant.
     cache : int, optional
@@ -133,11 +135,11 @@ class LocalSearch:
     mu: float
     steps: int
     clip: float
-    delta: float = 1e-5
+    delta: float = UNSTATED
     start: Mapping[str, Any] | None = None
     batch: int | None = None
     tolerance: float | None = None
-    kernel: Any = _KERNEL
+    kernel: Any = None
     offset: Offset = "trend"
     cache: int | None = None
     update: Update = _UPDATE
@@ -162,6 +164,8 @@ class LocalSearch:
     def __post_init__(self) -> None:
         if not isinstance(self.space, Space):
             object.__setattr__(self, "space", Space(self.space))
+        if self.kernel is None:
+            object.__setattr__(self, "kernel", RBF(self.space.length_scale(0.2)))
         numbers = {"mu": self.mu, "norm": self.norm, "point_nugget": self.point_nugget, "mean_nugget": self.mean_nugget}
         optional = {"tolerance": self.tolerance, "largest_loss": self.largest_loss, "training_mu": self.training_mu}
         for label, value in (numbers | {k: v for k, v in optional.items() if v is not None}).items():

@@ -104,7 +104,8 @@ def planned(
         return search.norm**2 * estimate.trace + noise
 
     if new is None:
-        new = _design(search, criterion, rng, error).locations
+        # The map is told of the whole numbers at which losses are evaluated.
+        new = search.space.evaluated(_design(search, criterion, rng, error).locations, theta)
     estimate = posterior(new)
     change = sensitivity(estimate)
     return Plan(

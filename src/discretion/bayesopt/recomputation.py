@@ -7,17 +7,18 @@ rule play no part in a loss, and are taken as they stand.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from discretion.bayesopt.candidates import CandidateChoice
 from discretion.bayesopt.descent import Constant, Late, Schedule
 from discretion.bayesopt.mechanism import LocalSearch
 from discretion.bayesopt.space import Space
-from discretion.privacy import PrivacyLoss
+from discretion.privacy import Certificate, PrivacyLoss, SystemRandomness
 from discretion.privacy.clipping import AdaptiveClip
-from discretion.privacy.verification import LossOf, check_parameters
+from discretion.privacy.verification import LossOf, Sentences, SentencesOf, check_parameters
 
-__all__ = ["LOSSES", "choice_of", "search_of"]
+__all__ = ["LOSSES", "SENTENCES", "choice_of", "search_of"]
 
 _NO_PART = ("kernel", "update")
 _SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "late": Late}
@@ -63,3 +64,13 @@ def _choice(parameters: Mapping[str, Any], n: int | None, delta: float) -> Priva
 
 LOSSES: dict[str, LossOf] = {LocalSearch.name: _search, CandidateChoice.name: _choice}
 """A `LossOf` for local searches and for paid choices among candidates."""
+
+
+def _sentences(made: Certificate) -> Sentences:
+    of = search_of if made.mechanism == LocalSearch.name else choice_of
+    mechanism = replace(of(made.parameters, made.delta), unit=made.unit)
+    return Sentences.of(mechanism.certificate(made.n or 1, SystemRandomness()))
+
+
+SENTENCES: dict[str, SentencesOf] = dict.fromkeys(LOSSES, _sentences)
+"""What `verify` compares the sentences of these mechanisms with."""

@@ -21,8 +21,11 @@ __all__ = ["Categorical", "CoarseInteger", "Dimension", "Integer", "Linear", "Lo
 Floats = NDArray[np.float64]
 
 
+_WHOLE = 5.0  # whole numbers in a length scale, at least
+
+
 class CoarseInteger(UserWarning):
-    """Evaluations lie so close together that rounding to whole numbers makes them equal."""
+    """Whole numbers lie so far apart that to the kernel the losses at two of them have little to do with each other."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ class Integer(Dimension):
         return round(super().parameter(theta))
 
     def smallest_step(self) -> float:
-        """The scaled distance between the two whole numbers that lie farthest apart."""
+        """The scaled distance between the two neighbouring whole numbers that lie farthest apart."""
         first = self.forward(self.low + 1) - self.forward(self.low)
         return first / self.step
 
@@ -244,17 +247,48 @@ class Space:
             raise ValueError(f"Give a value for each of {', '.join(self.names)}, and nothing else.")
         return np.array([each.scaled(parameters[name]) for name, each in self.dimensions.items()])
 
-    def warn_of_coarse_integers(self, radius: Floats) -> None:
-        """Warn of whole numbers whose steps are longer than the radius of the evaluations, shape (d,), scaled."""
-        coarse = [
-            name
-            for (name, each), reach in zip(self.dimensions.items(), radius, strict=True)
-            if isinstance(each, Integer) and each.smallest_step() > 2.0 * reach
-        ]
+    def evaluated(self, locations: Floats, theta: Floats) -> Floats:
+        """Where losses are evaluated to learn of theta (d,): the scaled locations (b, d), at whole numbers where
+        parameters are.
+
+        Locations as close as is good for real parameters may all be rounded to one whole number, which would hide its
+        gradient: then one of them, another for each such parameter, is moved to the next.
+        """
+        places, moved = np.array(locations), set()
+        for j, each in enumerate(self.dimensions.values()):
+            if not isinstance(each, Integer):
+                continue
+            offsets = places[:, j] - theta[j]
+            whole = np.array([each.parameter(float(t)) for t in places[:, j]])
+            if len(whole) > 1 and np.ptp(whole) == 0:
+                by_distance = np.argsort(-np.abs(offsets), kind="stable").tolist()
+                row = next((row for row in by_distance if row not in moved), by_distance[0])
+                up = (theta[j] - each.scaled(whole[0]) or offsets[row]) >= 0
+                whole[row] += 1 if whole[0] == each.low or (up and whole[0] < each.high) else -1
+                moved.add(row)
+            places[:, j] = [each.scaled(k) for k in whole]
+        return places
+
+    @property
+    def steps(self) -> Floats:
+        """The scaled distance of neighbouring whole numbers, (d,); 0 for a real parameter."""
+        found = [each.smallest_step() if isinstance(each, Integer) else 0.0 for each in self.dimensions.values()]
+        return np.array(found)
+
+    def length_scale(self, usual: float) -> float | tuple[float, ...]:
+        """The usual length scale, and along whole numbers at least five of them."""
+        found = np.maximum(usual, _WHOLE * self.steps)
+        return usual if (found == usual).all() else tuple(found.tolist())
+
+    def warn_of_coarse_integers(self, scales: Floats) -> None:
+        """Warn of whole numbers that lie farther apart than the length scale along them, (d,)."""
+        coarse = [name for name, far in zip(self.dimensions, self.steps > scales, strict=True) if far]
         if coarse:
+            fit = ", ".join(f"{scale:.3g}" for scale in np.maximum(scales, _WHOLE * self.steps))
             warnings.warn(
-                f"Evaluations of {', '.join(coarse)} lie less than a whole number apart, so rounding can make them "
-                "equal and their gradient invisible. A longer length scale or a larger point_nugget spreads them.",
+                f"Whole numbers of {', '.join(coarse)} lie farther apart than the length scale of the kernel, so that "
+                "the loss at one tells next to nothing of the next. Leave out kernel, or give it "
+                f"length_scale=({fit}{',' * (len(scales) == 1)}).",
                 CoarseInteger,
                 stacklevel=4,  # who called ask, beyond ask and what it is wrapped in
             )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from discretion.bayesopt.kernels import GradientKernel
 from discretion.bayesopt.planning import Plan
 
-__all__ = ["Step", "facts_of", "nearest", "reach"]
+__all__ = ["Step", "facts_of", "nearest"]
 
 Floats = NDArray[np.float64]
 
@@ -69,8 +69,3 @@ def nearest(Z: Floats, plan: Plan, count: int, kernel: GradientKernel) -> NDArra
     """Places of the `count` locations nearest to theta in scaled distance, in order: a choice by locations alone."""
     distance = (((Z - plan.theta) / kernel.scales(plan.theta.size)) ** 2).sum(axis=1)
     return np.sort(np.argsort(distance, kind="stable")[:count])
-
-
-def reach(plan: Plan) -> Floats:
-    """How far the locations lie from theta along each axis."""
-    return np.abs(plan.new - plan.theta).max(axis=0, initial=0.0) if len(plan.new) else np.full(plan.theta.size, np.inf)

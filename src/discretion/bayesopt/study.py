@@ -29,10 +29,11 @@ from discretion.bayesopt.planning import Plan
 from discretion.bayesopt.release import NO_BEST, LocalSearchRelease, release_of
 from discretion.bayesopt.released import ReleasedGradients
 from discretion.bayesopt.sampling import scattered
-from discretion.bayesopt.steps import Step, facts_of, nearest, reach
-from discretion.privacy import Ledger, Neighbours, NotBookable, PublicError, Randomness, SystemRandomness
+from discretion.bayesopt.steps import Step, facts_of, nearest
+from discretion.privacy import Ledger, Neighbours, NotBookable, PublicError, Randomness
+from discretion.privacy.delta import at_delta_of
 from discretion.privacy.frames import cleared
-from discretion.privacy.noise import noise_id
+from discretion.privacy.noise import noise_id, source_of
 from discretion.privacy.once import Alone, alone
 from discretion.privacy.paid import Paid, give_back, ledger_at
 from discretion.privacy.sampling import secret_sample
@@ -57,7 +58,7 @@ class Study:
     may not use its parent's.
 
     Args:
-        search: the public parameters.
+        search: the public parameters. With a ledger, and no delta of its own, it states its epsilon at the ledger's.
         n: how many records there are; public.
         path: a file for the public state; if it exists, the study is taken up again from there. Others may read it;
             without a ledger nothing notices that an older copy of it is taken up.
@@ -74,6 +75,7 @@ class Study:
         NotBookable: a ledger, and noise that can be replayed or unsafe diagnostics. Refused before anything is spent.
         BudgetExceeded: the ledger does not allow it.
         ValueError: n is no number of records; `private` without `path`.
+        TypeError: `randomness` is no source of noise.
     """
 
     def __init__(
@@ -91,11 +93,11 @@ class Study:
             raise ValueError("n, the public number of records, must be a whole number of at least 1.")
         if private is not None and path is None:
             raise ValueError("A private file is for taking a study up again: give path, for the public state, too.")
-        self.search, self.n = search, int(n)
-        self.randomness = SystemRandomness() if randomness is None else randomness
+        self.n, self.randomness = int(n), source_of(randomness)
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the study cannot be booked. Leave it out.")
         book = ledger_at(ledger)
+        self.search = search = at_delta_of(search, book)
         self._diagnostics = Diagnostics.begun(search, book) if unsafe_diagnostics else None
         self._alone, self._process = Alone("study"), os.getpid()
         self._filter = GaussianFilter(search.mu)
@@ -206,7 +208,8 @@ class Study:
                     self.n, len(self._steps), self._theta, self._kept.old, self._clip, kernel=self._learned_kernel()
                 )
                 if not self._steps:
-                    self.search.space.warn_of_coarse_integers(reach(self._plan))
+                    space = self.search.space
+                    space.warn_of_coarse_integers(self.search.gradient_kernel.scales(space.size))
             return self._plan
 
     @property
@@ -288,11 +291,13 @@ class Study:
     def _scattered(self, losses: Any, plan: Plan) -> Floats:
         """PRIVATE. The losses of a sample at their places among those of all records."""
         if not isinstance(losses, np.ndarray):
-            raise PublicError("With sample_rate the losses of a step are one array. Nothing was spent.")
+            raise PublicError("With sample_rate the losses of a step are one array. The step was not charged.")
         check_losses(losses, len(plan.new))
         sample = self.sample()
         if len(losses) != len(sample):
-            raise PublicError("Losses are of the records in sample(), in that order; these are not. Nothing was spent.")
+            raise PublicError(
+                "Losses are of the records in sample(), in that order; these are not. The step was not charged."
+            )
         return scattered(losses, sample, self.n)
 
     @cleared
@@ -303,7 +308,7 @@ class Study:
         Raises:
             StudyError: not an aggregate study. Noise for 2B/n covers clipped records, not a clipped mean, which one
                 record can move by 2B.
-            PublicError: another shape, not finite, or outside that range. Nothing was spent.
+            PublicError: another shape, not finite, or outside that range. The step was not charged.
         """
         if self.search.largest_loss is None:
             raise StudyError(
@@ -364,6 +369,26 @@ class Study:
         raise TypeError("A study holds private losses and an open file. Give it a path instead, and open that again.")
 
     # --- inside
+
+    def _failed(self, reason: str) -> str:
+        """Say, in public words, how a run stands in which an evaluation failed; and in the ledger, if it ends there.
+
+        Without a file nothing can take it up again: its entry then ends as failed, for this reason, which is public.
+        """
+        if self._file is not None:
+            paid = "" if self._paid is None else f", and entry {self._paid.entry} of the ledger is for all of it"
+            return (
+                f"{self._file.path} has {len(self._steps)} of {self.search.steps} steps{paid}: mend the loss, and the "
+                "same call goes on from there."
+            )
+        self._stopped = True
+        if self._paid is None:
+            return ""
+        self._paid.fail(reason)
+        return (
+            f"The whole run was reserved as entry {self._paid.entry} of the ledger, which stays spent: without path "
+            "nothing can take it up again."
+        )
 
     def _check_open(self) -> None:
         if self._paid is not None:
@@ -463,7 +488,10 @@ class Study:
         if ledger is None:
             return None
         if ledger.neighbours is not Neighbours.REPLACE:
-            raise StudyError("A local search is accounted under 'replace' neighbours; give it a ledger made for them.")
+            raise StudyError(
+                "A local search is accounted under 'replace' neighbours, and the ledger is for "
+                f'{ledger.neighbours.value!r}: give it one made with neighbours="replace".'
+            )
         about = {"mechanism": self.search.name, "parameters": parameters, "n": self.n, "unit": self.search.unit}
         loss = self.search.privacy_loss(self.n)
         paid = Paid(ledger, name, loss, about, randomness=self.randomness, file=self._file)
