@@ -222,7 +222,7 @@ def test_cost_prints_the_promised_keys(run):
     assert said["compared"]["closed form"] == pytest.approx(5.7987384371956, rel=1e-9)
     assert said["epsilon"] == min(said["compared"].values()) == said["compared"]["renyi"]
     assert said["order"] > 1
-    best = json.loads(run(*words))
+    best = json.loads(run(*words, *PATIENT))
     assert best["epsilon"] == best["compared"]["profile"] < said["epsilon"] < best["compared"]["published"]
     assert "best" in run(*words, "--rule", "tight", code=BAD_INPUT)
 
@@ -319,11 +319,40 @@ def test_an_assumption_about_one_kernel_names_it(run):
         place = ["--length-scale", "0.2", "--diameter", "1"]
         named = run(*words, assumption, "--kernel", kernel, *place)
         assert run(*words, assumption, *place) == named
-    assert "--kernel exponential needs --length-scale" in run(*words, "exponential-1d", code=BAD_INPUT)
+    assert "--kernel exponential needs --length-scale" in run(
+        *words, "exponential-1d", "--diameter", "1", code=BAD_INPUT
+    )
     assert "--kernel exponential needs --diameter" in run(
         *words, "exponential-1d", "--length-scale", "1", code=BAD_INPUT
     )
-    assert "Give --least-kernel, or --kernel" in run(*words, "bounded", code=BAD_INPUT)
+
+
+@pytest.mark.parametrize("assumption", ["bounded", "rkhs:1", "exponential-1d", "diagonal", "response-only"])
+def test_without_a_kernel_the_price_holds_for_any(run, assumption):
+    words = ["cost", "posterior", *ACCOUNT, "--rule", "renyi", "--assumption", assumption]
+    any_kernel, zero = (json.loads(run(*words, *more, "--json")) for more in ([], ["--least-kernel", "0"]))
+    assert any_kernel == zero
+    larger = json.loads(run(*words, "--least-kernel", "0.3", "--json"))
+    assert any_kernel["epsilon"] >= 0.999 * larger["epsilon"]  # searches end within a thousandth
+    assert "For any kernel: none was named" in run(*words)
+    assert "For any kernel" not in run(*words, "--least-kernel", "0")
+
+
+def test_half_a_kernel_is_refused(run):
+    words = ["cost", "posterior", *ACCOUNT]
+    for half in (["--length-scale", "1"], ["--diameter", "1"], ["--alpha", "1", "--least-kernel", "0"]):
+        assert f"{half[0]}: only a kernel has it" in run(*words, *half, code=BAD_INPUT)
+    assert "not both" in run(*words, "--least-kernel", "0", "--kernel", "rbf", code=BAD_INPUT)
+    assert "--assumption separated needs --kernel" in run(*words, "--assumption", "separated:0.5:2", code=BAD_INPUT)
+
+
+def test_a_search_says_on_stderr_how_long_it_may_take_and_how_it_is_shortened():
+    words = ["calibrate", "posterior", "--n", "400", "--epsilon", "2", "--ridge", "8", "--json"]
+    quick, best = (CliRunner().invoke(app, [*words, *more]) for more in (["--rule", "renyi"], ["--time-limit", "1"]))
+    assert quick.stderr == ""
+    assert "Searching, for 1 s or so at most (--time-limit; --rule renyi" in best.stderr
+    assert json.loads(best.stdout)["epsilon"] <= 2.0
+    assert "--rule renyi takes a second" in " ".join(CliRunner().invoke(app, [*words[:2], "--help"]).output.split())
 
 
 def test_prices_under_add_remove_need_a_delta_of_their_own(run):

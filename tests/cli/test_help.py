@@ -75,6 +75,16 @@ def test_words_are_completed(monkeypatch):
     assert "--response-bound" in complete(monkeypatch, "cost", "kernel-sum", "--resp")
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_every_shell_is_to_be_had(shell, monkeypatch):
+    monkeypatch.setenv("_DISCRETION_COMPLETE", f"source_{shell}")
+    script = CliRunner().invoke(app, prog_name="discretion")
+    assert script.exit_code == 0
+    assert f"complete_{shell}" in script.stdout
+    written = Path(discretion.__file__).parents[2] / "docs/reference/command-line.md"
+    assert "_DISCRETION_COMPLETE=source_zsh discretion" in written.read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_as_a_program():
     program = Path(sys.executable).with_name("discretion")
@@ -84,5 +94,5 @@ def test_as_a_program():
         ((sys.executable, "-m", "discretion", "-h"), "Usage"),
         (("bash", "-c", f"{program} --show-completion; true"), "_DISCRETION_COMPLETE=complete_bash"),
     ):
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
         assert said in done.stdout, done

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from benchmarks.postgres import Cluster, find
 from discretion.cli import app
-from discretion.cli.console import BAD_INPUT, REFUSED
+from discretion.cli.console import BAD_INPUT, OVER_BUDGET, REFUSED
 from discretion.posterior import KernelSum
 from discretion.privacy import GaussianDP, Ledger, Neighbours, PureDP
 
@@ -86,7 +86,7 @@ def test_a_ledger_from_beginning_to_end(run, place, tmp_path):
     assert "    2  20" not in run("spend-report", where, "--last", "1")
 
     found = json.loads(run("verify", where, "--json"))
-    assert found == {"events": 5, "entries": 3, "head": book.head()}
+    assert found == {"events": 5, "entries": 3, "head": book.head(), "overdrawn": False}
     assert f"head {book.head()}" in run("verify", where, "--head", book.head())
     assert "does not contain the head" in run("verify", where, "--head", "9" + book.head(), code=REFUSED)
     assert "A head is" in run("verify", where, "--head", "nonsense", code=BAD_INPUT)
@@ -95,7 +95,7 @@ def test_a_ledger_from_beginning_to_end(run, place, tmp_path):
     run("export", where, "--out", out)
     assert out.read_text() == run("export", where)
     assert "exists" in run("export", where, "--out", out, code=BAD_INPUT)
-    assert json.loads(run("verify", out, "--json")) == found
+    assert json.loads(run("verify", out, "--json")) == found | {"overdrawn": None}
     lines = out.read_text().splitlines(keepends=True)
     out.write_text("".join(lines).replace("it rained", "it poured"))
     assert "was edited" in run("verify", out, code=REFUSED)
@@ -117,6 +117,36 @@ def test_a_report_is_readable_on_a_terminal(run, tmp_path):
     assert max(map(len, lines)) <= 80, lines
     assert sum(line.split()[:1] == ["2"] and line.split()[-3:] == ["0.5000", "1.0000", "2.0000"] for line in lines) == 1
     assert "n = 1,234,567" in " ".join(lines)
+
+
+def test_what_happened_without_the_ledger_is_recorded_and_overdraws_it(run, place, tmp_path):
+    where = place()
+    run("init", where, *BUDGET)
+    past = ("record-past", where, "--what", "DP-SGD on a laptop")
+    assert "one of the two" in run(*past, code=BAD_INPUT)
+    assert "spent epsilon 1.0000 of 3" in run(*past, "--epsilon", "1")
+    assert "--overdraw" in run(*past, "--epsilon", "2.5", "--delta", "1e-6", code=OVER_BUDGET)
+    recorded = " ".join(run(*past, "--epsilon", "2.5", "--delta", "1e-6", "--overdraw").split())
+    assert "entry 2" in recorded
+    for words in ("show", "spend-report", "verify"):
+        said = " ".join(run(words, where).split())
+        assert "The budget is overdrawn" in said, said
+        assert json.loads(run(words, where, "--json"))["overdrawn"] is True
+    report = run("spend-report", where)
+    assert report.count("DP-SGD on a laptop (recorded afterwards)") == 2
+    assert "No further Gaussian release would be accepted" in report
+
+    saved, rng = tmp_path / "certificate.json", np.random.default_rng(0)
+    elsewhere = Ledger.create(tmp_path / "elsewhere", dataset="d", epsilon=9, delta=1e-3)
+    sums = KernelSum((0.0, 1.0), (0.0, 1.0), epsilon=1.0, delta=1e-5, grid=4, ledger=elsewhere)
+    sums.fit(rng.uniform(size=(50, 1)), rng.uniform(size=50))
+    sums.release_.certificate.save(saved)
+    run(*past, "--certificate", saved, "--overdraw")
+    last = Ledger.open(where).entries()[-1]
+    assert (last.description["mechanism"], last.description["n"]) == ("kernel-sum", 50)
+    assert last.loss.epsilon(1e-5) == pytest.approx(1.0, rel=1e-3)
+    twice = ("record-past", tmp_path / "elsewhere", "--what", "again", "--certificate", saved)
+    assert "in this ledger already" in run(*twice, code=BAD_INPUT)
 
 
 def test_two_copies_are_compared(run, tmp_path):

@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from discretion.cli import app
 from discretion.cli.console import BAD_INPUT
+from discretion.cli.planning import Grid, Knowledge, Problem, Release
 from discretion.cli.release import _planned
-from discretion.gp import RBF, Box
+from discretion.cli.tables import Reading
+from discretion.gp import RBF, Box, Exponential, ExponentialL1
 from discretion.posterior.planner import plan_map
+from discretion.posterior.planner.lattices import Graph, Hexagons
 from discretion.spatial.frontier import Point, _apart, draw_frontier
 
 PLAN = ["plan", "map", "--n", "1500", "--domain", "0:60,0:40", "--response-range", "12:14", "--grid", "16"]
@@ -158,6 +162,88 @@ def test_a_command_carries_what_was_said_of_the_problem(run):
     told = run(*words, "--threshold", "0.1", "--centre", "0.25")
     assert "discretion ledger init spent.ledger --dataset NAME --epsilon 3 --delta 0.0001" in told
     assert {"--grid=60", "--threshold=0.1"} <= set(as_a_shell(told[told.index("discretion release") :]))
+
+
+OWN = {
+    "n", "prior_kernel", "prior_length_scale", "prior_length_unit", "prior_amplitude", "prior_noise_sd", "prior_mean",
+    "epsilons", "posterior", "lattice", "districts", "kernels", "worlds", "seed", "jobs",
+}  # fmt: skip
+"""What plans alone ask for: `--prior districts:FILE` and a number of records are another thing in a release."""
+DEFAULTS = {"epsilon", "rule", "out", "covariates", "response"}
+"""Left out of a release they have no value, are required, or (rule) mean the same."""
+
+
+@pytest.mark.parametrize("kind", ["map", "posterior"])
+def test_every_option_of_a_plan_is_one_of_a_release_with_the_same_default(kind):
+    root: Any = typer.main.get_command(app)
+    commands = root.commands
+    release = {each.name: each for each in commands["release"].params}
+    for each in commands["plan"].commands[kind].params:
+        if each.name in OWN:
+            assert each.name not in release
+            continue
+        same = release[each.name]
+        assert (each.opts, each.secondary_opts) == (same.opts, same.secondary_opts)
+        if each.name not in DEFAULTS and not same.required:
+            assert each.default == same.default, each.name
+    assert {"paths", "crs"} <= {each.name for each in commands["plan"].commands[kind].params}
+
+
+@pytest.fixture(scope="module")
+def planned():
+    words: dict[str, Any] = {"epsilon": 3.0, "epsilons": (3.0,), "worlds": 20, "posterior": False, "lattice": False}
+    square = {"domain": Box((0.0, 0.0), (60.0, 40.0)), "grid": (8, 8)}
+    return plan_map(n=300, response_range=(12.0, 14.0), threshold=13.4, **words, **square)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"mechanism": "kernel-sum", "kernel": RBF(0.2)}, "--mechanism=kernel-sum --kernel=rbf"),
+        ({"mechanism": "kernel-sum", "kernel": ExponentialL1(0.2)}, "--kernel=exponential-l1"),
+        ({"mechanism": "posterior", "kernel": Exponential(0.3), "ridge": 20.0, "paths": 3}, "--ridge=20.0 --paths=3"),
+        ({"mechanism": "lattice", "kernel": Hexagons(19.0, 0.3), "ridge": 9.0, "paths": 1}, "--prior=lattice:19.0"),
+    ],
+)
+def test_the_command_of_a_map_makes_what_was_planned(run, planned, changes, wanted, tmp_path, monkeypatch):
+    changes = {"decoder": False, "paths": None, "ridge": None, "centre": 13.4, **changes}
+    plan = replace(planned, recommended=replace(planned.recommended, **changes))
+    problem = Problem(n=300, domain="0:60,0:40", response_range="12:14")
+    command = Release(problem, Grid(grid="8"), Knowledge(), Reading(), 13.4).of_map(plan, 20.0, None, 0.0)
+    words = as_a_shell(command)
+    assert wanted in " ".join(words)
+    rng = np.random.default_rng(0)
+    monkeypatch.chdir(tmp_path)
+    rows = np.column_stack([rng.uniform((0, 0), (60, 40), (300, 2)), rng.uniform(12, 14, 300)])
+    np.savetxt("TABLE.csv", rows, delimiter=",", header="x1,x2,y", comments="")
+    said = json.loads(run(*words[1:], "--json", "--no-report"))
+    assert said["mechanism"] == changes["mechanism"]
+    assert 2.9 < said["epsilon"] <= 3.0
+    assert said["scale"] == pytest.approx(plan.mechanism(centre=13.4).scale, rel=1e-6) if changes["ridge"] else True
+    assert json.loads(Path("release/certificate.json").read_text())["parameters"].get("paths") == changes["paths"]
+
+
+def test_the_command_of_a_map_carries_what_the_plan_was_told(planned):
+    problem = Problem(n=300, domain="0:60,0:40", response_range="12:14", delta="1e-4", crs="EPSG:3857")
+    known = Knowledge(public_table=Path("old.csv"), covariates="x,y", response="price")
+    reading = Reading(where=["new=0", "leasehold=1"], decimal=",", missing="drop")
+    found = replace(planned.recommended, decoder=True)
+    told = Release(problem, Grid(length_unit="data"), known, reading, 13.0)
+    words = as_a_shell(told.of_map(replace(planned, recommended=found), 9.0, None, 0.0))
+    for wanted in ("--mechanism=auto", "--public-table=old.csv", "--where=new=0", "--where=leasehold=1", "--decimal=,"):
+        assert wanted in words
+    assert {"--crs=EPSG:3857", "--length-unit=data", "--floor=9.0", "--delta=1e-4", "--missing=drop"} <= set(words)
+    guess = replace(told, known=Knowledge(prior_mean=13.5), reading=Reading())
+    assert "--mechanism=kernel-sum" in guess.of_map(replace(planned, recommended=found), 20.0, None, 0.0)
+    graph = replace(found, mechanism="lattice", kernel=Graph(9.0, 0.3, lambda _: None), ridge=9.0, paths=1)  # pyright: ignore[reportArgumentType]
+    words = as_a_shell(told.of_map(replace(planned, recommended=graph), 20.0, Path("d.geojson"), 2.0))
+    assert {"--prior=districts:d.geojson", "--gap=2.0", "--killing=0.3"} <= set(words)
+
+
+def test_a_coordinate_system_that_does_not_fit_is_refused_before_a_plan(run):
+    pytest.importorskip("pyproj")
+    assert "looks like degrees" in run(*PLAN, *QUICK, "--crs", "EPSG:27700", code=BAD_INPUT)
+    assert "paths must be a whole number" in run(*PLAN, *QUICK, "--paths", "0", code=BAD_INPUT)
 
 
 def test_an_automatic_release_has_the_centre_that_was_planned():

@@ -276,7 +276,7 @@ def test_the_legend_names_the_logarithm_and_the_clipped_local_mean(table, tmp_pa
     assert "Undecided" in said
     assert "Too few rows" in said
     assert "all 2,820 grid points together with 95 % confidence" in said
-    assert "Where log price_gbp is at least 13.1 (489,000)" in said
+    assert "Where the clipped local mean of log price_gbp is at least 13.1 (489,000)" in said
 
 
 def test_paths_are_named_in_the_same_way(table, tmp_path, drawn):

@@ -190,7 +190,7 @@ def test_a_search_killed_is_taken_up_with_the_same_draws_and_paid_once(table, tm
     out, journal = tmp_path / "out", Path(f"{book}.search")
     command = [sys.executable, "-c", STALLED, "tune", str(table), "--out", str(out), *words(ledger=book)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (journal.exists() and journal.read_bytes().count(b"\n") == 2):  # the runs have begun
         assert first.poll() is None
         assert time.monotonic() < deadline

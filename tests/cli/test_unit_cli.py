@@ -220,6 +220,7 @@ def test_rows_left_out_by_rule_are_named_as_not_covered(run, table, tmp_path, re
         f"The guarantee protects the records kept{given}."
     )
     assert "Left out" not in certificate.unit
+    run("certificate", "verify", tmp_path / "out")
 
 
 def test_a_delta_of_one_over_n_is_told(run, table, tmp_path):

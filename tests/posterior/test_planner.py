@@ -11,7 +11,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from discretion.gp import RBF, Box, DensePosterior, Matern32
+from discretion.gp import RBF, Box, DensePosterior, Matern32, engine
+from discretion.gp.kernels import KERNELS
+from discretion.posterior import Bounded, Exponential1D, posterior_loss
 from discretion.posterior.confidence import excursion_sets
 from discretion.posterior.excursion import intersection_over_union
 from discretion.posterior.kernel_sum import KernelSumMechanism
@@ -20,7 +22,7 @@ from discretion.posterior.planner import GaussianPrior, PublicTable, plan_map, p
 from discretion.posterior.planner.lattices import Hexagons, LatticePaths
 from discretion.posterior.planner.map_plan import planned_mechanism
 from discretion.posterior.planner.priors import clipped_moments
-from discretion.posterior.planner.setting import Setting, checked_problem
+from discretion.posterior.planner.setting import Setting, checked_problem, path_kernels
 from discretion.posterior.planner.simulation import Score, Simulation, _Scored, candidate, overlap
 from discretion.posterior.planner.usefulness import trivial_cause
 from discretion.privacy import SeededRandomness
@@ -390,7 +392,32 @@ def test_posterior_paths_stand_beside_kernel_sums():
     assert all(each.scale > 0 for each in plan.candidates)
     many = plan_map(n=20_001, epsilon=3.0, epsilons=(3.0,), **quick)
     assert {each.mechanism for each in many.candidates} == {"kernel-sum"}
-    assert any("Posterior paths are left out" in each for each in many.notes)
+    assert any("Posterior paths of kernels are left out" in each for each in many.notes)
+
+
+@pytest.mark.slow
+def test_on_a_line_paths_of_linear_engines_are_planned_for_any_number_of_records():
+    paths = 4
+    line: dict[str, Any] = {"domain": Box((0.0,), (1.0,)), "response_range": (12.0, 14.0), "grid": (40,)}
+    quick: dict[str, Any] = {"epsilon": 3.0, "epsilons": (3.0,), "worlds": 20, "path_worlds": 8, "paths": paths}
+    plan = plan_map(n=50_000, **(line | quick))
+    found = [each for each in plan.candidates if each.mechanism == "posterior"]
+    assert {each.kernel.name for each in found} == {"exponential", "matern32"}
+    for each in [each for each in found if each.account == "published"][:3]:
+        words: dict[str, Any] = {"scale": each.scale, "ridge": each.ridge, "paths": paths, "n": 50_000}
+        words |= {"assumption": Exponential1D(1.0) if each.kernel.name == "exponential" else Bounded(1.0)}
+        loss = posterior_loss(least_kernel=each.kernel.least_value(line["domain"]), **words)
+        assert 2.9 < loss.epsilon(plan.recommended.delta) <= 3.0
+    with pytest.raises(ValueError, match="paths must be a whole number from 1 to 100"):
+        plan_map(n=100, **(line | quick | {"paths": 101}))
+
+
+def test_kernels_of_paths_are_those_that_a_release_can_compute():
+    assert path_kernels(20_000, 1) == ("exponential", "rbf")
+    assert path_kernels(20_001, 1) == ("exponential", "matern32")
+    assert path_kernels(20_000, 2) == ("rbf",)
+    assert path_kernels(20_001, 2) == ()
+    assert all(engine(KERNELS[name](1.0), 1).name != "dense" for name in path_kernels(20_001, 1))
 
 
 def test_paths_are_centred_at_the_threshold_and_sums_in_the_middle_of_the_range(monkeypatch):

@@ -125,7 +125,7 @@ def explorer():
 
 
 def ask(explorer, path, method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=120)
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, headers=given)
     answer = connection.getresponse()
@@ -194,7 +194,7 @@ def test_a_reader_who_has_left_is_no_error(monkeypatch):
     gone, done, errors = threading.Event(), threading.Event(), []
     with Explorer() as running:
         server = running._server
-        monkeypatch.setattr(running, "answer", lambda *_: {"waited": gone.wait(10)})
+        monkeypatch.setattr(running, "answer", lambda *_: {"waited": gone.wait(120)})
         monkeypatch.setattr(server, "handle_error", lambda *_: errors.append(sys.exception()))
         monkeypatch.setattr(server, "shutdown_request", lambda _: done.set())
         with socket.create_connection(("127.0.0.1", running.port)) as line:
@@ -202,7 +202,7 @@ def test_a_reader_who_has_left_is_no_error(monkeypatch):
             line.sendall(f"GET /{running.token}/prices HTTP/1.0\r\nHost: 127.0.0.1:{running.port}\r\n\r\n".encode())
             time.sleep(0.2)
         gone.set()
-        assert done.wait(10)
+        assert done.wait(120)
     assert errors == []
 
 

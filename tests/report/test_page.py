@@ -317,13 +317,13 @@ def test_the_estimate_is_called_one_and_what_is_sure_stands_beside_it():
         f"{100 * sure:.0f}\xa0%, undecided at {100 * maybe:.0f}\xa0%, surely not at {100 * no:.0f}\xa0%."
     )
     assert words in data["words"]
-    assert data["question"] == "Is the local mean at least 0.5?"
+    assert data["question"] == "Is the clipped local mean at least 0.5?"
 
 
 def test_the_files_say_the_same_of_what_is_sure(released):
     data = json.loads(Markup(page_of(released, "sums")).data["map-data"])
     assert sum(data["answers"]) == pytest.approx(1.0)
-    assert data["question"] == "Is the local mean at least 13.28 (585,000)?"
+    assert data["question"] == "Is the clipped local mean at least 13.28 (585,000)?"
     features = json.loads((released / "sums" / "excursion.geojson").read_text())["features"]
     by_kind = {each["properties"]["set"]: each["geometry"]["coordinates"] for each in features}
     table = np.loadtxt(released / "sums" / "sums.csv", delimiter=",", skiprows=1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
 
 from discretion.audit import audit_pair
 from discretion.cli import options
-from discretion.cli.console import REFUSED, plain_errors, show
+from discretion.cli.console import REFUSED, plain_errors, searching, show
 from discretion.cli.cost import Alpha, Bound, Delta, Json, Paths
 from discretion.gp import Box, Kernel
 from discretion.posterior.add_remove import add_remove_epsilon
@@ -49,7 +50,9 @@ def audit_pair_(
         float | None, typer.Option(help="An epsilon to refute; if left out, the one this library claims.")
     ] = None,
     clusters: Annotated[int, typer.Option(help="Most places at which the shared records lie.")] = 4,
-    seconds: Annotated[float, typer.Option(help="Longest search.")] = 20.0,
+    seconds: Annotated[
+        float, typer.Option(help="Longest search for the pair; the price of the claim comes on top.")
+    ] = 20.0,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     json_: Json = False,
 ) -> None:
@@ -63,6 +66,8 @@ def audit_pair_(
             options.box(domain),
             options.delta_of(delta, n),
         )
+        if not 0 < seconds < math.inf:
+            raise ValueError(f"--seconds must be a positive number; got {seconds:g}.")
         account: dict[str, Any] = {"ridge": ridge, "scale": scale, "paths": paths}
         under = None
         if claimed is None:
@@ -70,19 +75,20 @@ def audit_pair_(
             claimed = _claimed(n, rare, under, shape.least_value(box), neighbours, account)
         else:
             options.refuse_given(context, ("assumption",), "it is for this library's claim; leave out --claimed")
-        found = audit_pair(
-            shape,
-            box,
-            n=n,
-            delta=rare,
-            response_bound=response_bound,
-            neighbours=neighbours,
-            claimed=claimed,
-            clusters=clusters,
-            seed=seed,
-            time_limit=seconds,
-            **account,
-        )
+        with searching(f"Searching for the pair that leaks most, for {seconds:g} s at most (--seconds)"):
+            found = audit_pair(
+                shape,
+                box,
+                n=n,
+                delta=rare,
+                response_bound=response_bound,
+                neighbours=neighbours,
+                claimed=claimed,
+                clusters=clusters,
+                seed=seed,
+                time_limit=seconds,
+                **account,
+            )
         lines = [
             f"{found} (neighbours: {neighbours}).",
             f"Witness: {found.witness}. D has {n if neighbours is Neighbours.REPLACE else found.witness.size} records; "

@@ -9,14 +9,13 @@ from typing import Annotated
 
 import typer
 
-from discretion.bayesopt.recomputation import LOSSES as OF_SEARCHES
-from discretion.bilevel.recomputation import LOSSES as OF_BILEVEL
+from discretion.bayesopt import recomputation as of_searches
+from discretion.bilevel import recomputation as of_bilevel
 from discretion.cli import options
 from discretion.cli import prior as priors
 from discretion.cli.console import NOT_CHECKED, REFUSED, note, plain_errors, show
 from discretion.posterior import LatticeMechanism
-from discretion.posterior.recomputation import LOSSES as OF_POSTERIORS
-from discretion.posterior.recomputation import SENTENCES, lattice_loss_of
+from discretion.posterior import recomputation as of_posteriors
 from discretion.privacy import Certificate, Ledger, State
 from discretion.privacy.signing import (
     BadSignature,
@@ -28,7 +27,7 @@ from discretion.privacy.signing import (
     read_public_key,
 )
 from discretion.privacy.verification import ROUNDING, verify
-from discretion.selection.recomputation import selection_losses
+from discretion.selection.recomputation import selection_losses, selection_sentences
 
 certificate = typer.Typer(no_args_is_help=True, help="Sign certificates, and verify them.")
 
@@ -36,7 +35,8 @@ File = Annotated[
     Path, typer.Argument(metavar="CERT", help="Folder of a release, or its certificate.json, signed or not.")
 ]
 MOST_BYTES = 1 << 26
-LOSSES = OF_POSTERIORS | OF_SEARCHES | OF_BILEVEL
+LOSSES = of_posteriors.LOSSES | of_searches.LOSSES | of_bilevel.LOSSES
+SENTENCES = of_posteriors.SENTENCES | of_searches.SENTENCES | of_bilevel.SENTENCES
 
 
 @certificate.command()
@@ -116,13 +116,15 @@ def verify_(
                 fits, refused = False, [*refused, str(error)]
         elif key is not None:
             refused += ["It is not signed."]
-        losses = LOSSES
+        losses, sentences = LOSSES, SENTENCES
         if prior is not None:
             if made.mechanism != LatticeMechanism.name:
                 raise ValueError(f"--prior: a release by {made.mechanism} has no graph.")
             graph = priors.graph_of(prior, made.parameters)
-            losses = LOSSES | {LatticeMechanism.name: partial(lattice_loss_of, prior=graph)}
-        checked = verify(made, losses | selection_losses(losses), SENTENCES)
+            losses = losses | {LatticeMechanism.name: partial(of_posteriors.lattice_loss_of, prior=graph)}
+            sentences = sentences | {LatticeMechanism.name: of_posteriors.lattice_sentences(graph)}
+        losses, sentences = losses | selection_losses(losses), sentences | selection_sentences(losses, sentences)
+        checked = verify(made, losses, sentences)
         refused += checked.refused
         if ledger is not None:
             refused += _not_booked(made, Ledger.open(ledger))

@@ -18,6 +18,13 @@ from discretion.privacy import BudgetExceeded, LedgerError, NotBookable, PublicE
 BAD_INPUT, OVER_BUDGET, REFUSED, NO_MAP, NOT_CHECKED = 2, 3, 4, 5, 6
 """Exit codes; NO_MAP: a search ended, and was paid for, without a map. NOT_CHECKED: nothing here computes it again."""
 
+_OPTION = re.compile(
+    r"^(transform|missing|outside|encoding|decimal|delimiter|epsilon|delta|length_scale|alpha|ridge|scale|paths|rule|"
+    r"prior_noise|jitter|nugget|threshold|response_range|most_records|worlds|kernels|clusters)"
+    r"(?= (must|is|needs|takes|are|'))"
+)
+"""Parameters that start a sentence of an error, and are options of the same name."""
+
 stdout = Console(soft_wrap=True, highlight=False)
 stderr = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -36,12 +43,17 @@ def plain_errors() -> Iterator[None]:
 
 
 def _for_the_command_line(text: str) -> str:
-    """Advice written for Python, such as missing="drop", as options: --missing drop."""
+    """Advice written for Python, such as missing="drop", as options: --missing drop; and what is wrong by its option.
+
+    Libraries call a parameter by its name, `epsilon must be positive`, and whoever typed it knows it as --epsilon.
+    """
+    text = _OPTION.sub(lambda found: "--" + found[0].replace("_", "-"), text)
     return re.sub(r'\b(transform|missing|outside|encoding|decimal|delimiter)="([^"]*)"', r"--\1 \2", text)
 
 
 def _say(error: Exception, code: int) -> None:
     text = str(error)
+    text += "." if text[-1:].isalnum() and "\n" not in text else ""
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}."
     stderr.print(f"[bold red]error:[/] {_escaped(_for_the_command_line(text))}")
@@ -72,7 +84,13 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def steps() -> Iterator[Callable[[str], None]]:
-    """Steps of a release on stderr, with the time each takes. Names steps only, never anything about the records."""
+    """Steps of a release on stderr, with the time each takes. Names steps only, never anything about the records.
+
+    Where stderr is no terminal, nothing.
+    """
+    if not stderr.is_terminal:
+        yield lambda _: None
+        return
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with Progress(*columns, console=stderr, transient=True) as bar:
 
@@ -82,3 +100,15 @@ def steps() -> Iterator[Callable[[str], None]]:
             bar.add_task(name, total=None)
 
         yield step
+
+
+@contextmanager
+def searching(text: str) -> Iterator[None]:
+    """What a search is about, with its time, on a terminal; where stderr is a file one line of it."""
+    if not stderr.is_terminal:
+        note(f"{text} ...")
+        yield
+        return
+    with steps() as step:
+        step(text)
+        yield

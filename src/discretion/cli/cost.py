@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 import typer
 
 from discretion.cli import options
-from discretion.cli.console import plain_errors, show
+from discretion.cli.console import plain_errors, searching, show
 from discretion.gp import Ball
 from discretion.posterior import Separated
 from discretion.posterior.add_remove import add_remove_epsilon, add_remove_loss, calibrate_add_remove
@@ -16,6 +17,9 @@ from discretion.posterior.calibration import calibrated
 from discretion.posterior.kernel_sum import sensitivity
 from discretion.posterior.rules import TIME_LIMIT, Price, posterior_price
 from discretion.privacy import GaussianDP, Guarantee, Neighbours, gaussian_mu, round_up, round_up_significant, smallest
+
+_LONG = ("best", "profile")
+"""Rules whose search takes seconds."""
 
 cost = typer.Typer(no_args_is_help=True, help="What a release would cost, from public parameters alone.")
 calibrate = typer.Typer(no_args_is_help=True, help="The parameter that just meets a privacy target.")
@@ -27,12 +31,16 @@ Ridge = Annotated[float | None, typer.Option(help="Ridge r: observation noise va
 Scale = Annotated[float | None, typer.Option(help="Posterior scale sigma.")]
 Paths = Annotated[int, typer.Option(help="Number of sample paths from the same records.")]
 Eta = Annotated[float, typer.Option("--prior-noise", "--eta", help="replace: scale of extra prior noise.")]
-Least = Annotated[float | None, typer.Option(help="A lower bound of the kernel on the domain (0 is always safe).")]
+Least = Annotated[
+    float | None,
+    typer.Option(help="A lower bound of the kernel on the domain; 0, which holds for any, if no kernel is named."),
+]
 KernelName = Annotated[
     str | None,
     typer.Option(
         "--kernel",
-        help="Or its name, with --length-scale and --diameter; exponential-1d and diagonal name it themselves.",
+        help="Or its name, with --length-scale and --diameter; exponential-1d and diagonal name it themselves. Only "
+        "--assumption separated needs one.",
     ),
 ]
 Length = Annotated[str | None, typer.Option(help="Length scale of the kernel.")]
@@ -50,13 +58,16 @@ Rule = Annotated[
     str,
     typer.Option(
         help="replace: published (the paper's figure), renyi, profile (certified; of several paths numerical), or "
-        "best: the smallest that is proved. add-remove has one rule."
+        "best: the smallest that is proved. best and profile may take all of --time-limit, renyi a second. "
+        "add-remove has one rule."
     ),
 ]
 Seconds = Annotated[
     float,
     typer.Option(
-        "--time-limit", help="replace: seconds to look for it; a price is a bound at any time. add-remove needs none."
+        "--time-limit",
+        help="replace: seconds to look for it, about. Less may find a larger epsilon or scale, which holds all the "
+        "same. add-remove needs none.",
     ),
 ]
 Json = options.Json
@@ -112,9 +123,11 @@ def cost_posterior(
             result = _result(guarantee, assumption)
             show(result, as_json=json_, lines=[_sentence(result)])
             return
-        price = posterior_price(rule, ridge=ridge, scale=scale, delta=target, time_limit=time_limit, **account)
+        with _searching(rule, time_limit):
+            price = posterior_price(rule, ridge=ridge, scale=scale, delta=target, time_limit=time_limit, **account)
         result = _result(price.guarantee, assumption) | _compared(price)
-        show(result, as_json=json_, lines=[_sentence(result), *_others(price)])
+        unnamed = _unnamed(account, least_kernel, kernel)
+        show(result, as_json=json_, lines=[_sentence(result), *_others(price), *unnamed])
 
 
 @calibrate.command("posterior")
@@ -142,7 +155,8 @@ def calibrate_posterior_(
 ) -> None:
     """The smallest scale, ridge or extra noise, or the largest number of paths, that meets (epsilon, delta).
 
-    The epsilon printed beside it is that of the parameter found, and never exceeds the target.
+    The epsilon printed beside it is that of the parameter found, and never exceeds the target. --rule best, the
+    default, searches for up to --time-limit seconds; --rule renyi takes a second or two, and --time-limit 5 less time.
     """
     with plain_errors():
         if solve not in ("scale", "ridge", "eta", "paths"):
@@ -175,11 +189,13 @@ def calibrate_posterior_(
             show(result, as_json=json_, lines=[f"scale = {value!r}", _sentence(result)])
             return
         everything = account | {name: value for name, value in given.items() if value is not None}
-        value, price = calibrated(solve, rule, epsilon=epsilon, delta=target, time_limit=time_limit, **everything)
+        with _searching(rule, time_limit):
+            value, price = calibrated(solve, rule, epsilon=epsilon, delta=target, time_limit=time_limit, **everything)
         result = {solve: value, **_result(price.guarantee, assumption), **_compared(price)}
         lines = [f"{solve} = {value!r}", _sentence(result), *_others(price)]
         if rule != "published" and price.epsilon < price.compared.get("closed form", 0.0):
             lines += [f"A release is priced so with --rule {'renyi' if rule == 'renyi' else 'best'}."]
+        lines += _unnamed(account, least_kernel, kernel)
         show(result, as_json=json_, lines=lines)
 
 
@@ -200,12 +216,17 @@ def _account(
         raise ValueError("--neighbours replace-response protects responses alone: give --assumption response-only.")
     if n < 1:
         raise ValueError(f"--n is a whole number >= 1; got {n}.")
-    if least_kernel is None and name is None:
+    of_kernels = {"length-scale": length_scale, "diameter": diameter, "alpha": alpha}
+    given = [f"--{option}" for option, value in of_kernels.items() if value is not None]
+    if name is None and least_kernel is None and given:
         name = options.KERNEL_OF.get(assumption)
-    if (least_kernel is None) == (name is None):
-        raise ValueError("Give --least-kernel, or --kernel with --length-scale and --diameter; one of the two.")
+    if least_kernel is not None and name is not None:
+        raise ValueError("Give --least-kernel, or --kernel with --length-scale and --diameter; not both.")
+    if name is None and given:
+        raise ValueError(f"{', '.join(given)}: only a kernel has it; name one with --kernel.")
     shape = None if name is None else options.covariance(name, length_scale, alpha)
-    least = least_kernel
+    # No kernel of unit diagonal is priced above one whose least value is 0.
+    least = 0.0 if least_kernel is None else least_kernel
     if shape is not None:
         if diameter is None or not (math.isfinite(diameter) and diameter > 0):
             raise ValueError(
@@ -224,6 +245,22 @@ def _account(
         "paths": paths,
         "prior_noise": prior_noise,
     }
+
+
+def _unnamed(account: dict[str, Any], least_kernel: float | None, name: str | None) -> list[str]:
+    """What was taken for the kernel where nothing was said of it."""
+    if least_kernel is not None or name is not None or account["least_kernel"] != 0.0:
+        return []
+    return ["For any kernel: none was named. One with its --length-scale and --diameter may cost less."]
+
+
+def _searching(rule: str, time_limit: float) -> AbstractContextManager[None]:
+    """A word on stderr before a search that takes seconds."""
+    if rule not in _LONG:
+        return nullcontext()
+    return searching(
+        f"Searching, for {time_limit:g} s or so at most (--time-limit; --rule renyi takes a second or two)"
+    )
 
 
 def _private(context: typer.Context, account: dict[str, Any]) -> dict[str, Any]:
@@ -294,8 +331,8 @@ def cost_kernel_sum(
     with plain_errors():
         if (scale is None) == (epsilon is None):
             raise ValueError("Give --scale, or --epsilon to have the smallest scale that meets it; not both.")
-        for name, value in (("response-bound", response_bound), ("scale", scale or 1.0), ("epsilon", epsilon or 1.0)):
-            if not (math.isfinite(value) and value > 0):
+        for name, value in (("response-bound", response_bound), ("scale", scale), ("epsilon", epsilon)):
+            if value is not None and not (math.isfinite(value) and value > 0):
                 raise ValueError(f"--{name} must be a positive finite number; got {value!r}.")
         for name, count in (("columns", columns), ("kernels", kernels), ("contributions", contributions)):
             if count < 1:

@@ -55,7 +55,9 @@ class Drawing:
         ),
     ] = None
     grid: options.GridPoints = "60"
-    title: Annotated[str | None, typer.Option(help="Title of the map.", rich_help_panel=MAP)] = None
+    title: Annotated[
+        str | None, typer.Option(help="Title of the map; if left out what is drawn, in words.", rich_help_panel=MAP)
+    ] = None
     units: Annotated[str | None, typer.Option(help="Units of the response on the legend.", rich_help_panel=MAP)] = None
     source: Annotated[str, typer.Option(help="Attribution of the data, printed on the map.", rich_help_panel=MAP)] = ""
 
@@ -91,7 +93,7 @@ class Drawing:
         if self.outline is not None and not self.outline.contains(places).any():
             raise ValueError(f"--region {self.region} holds no point of the grid; is it in the table's coordinates?")
 
-    def page(self, columns: Columns, reading: Reading, formats: tuple[str, ...]) -> Page:
+    def page(self, columns: Columns, reading: Reading, formats: tuple[str, ...], mechanism: str) -> Page:
         """The words and choices that all pictures and files of a release share."""
         logarithm = reading.transform == "log"
         units = self.units or (f"log {columns.response}" if logarithm else columns.response)
@@ -106,6 +108,7 @@ class Drawing:
             logarithm,
             self.source,
             formats,
+            mechanism == "kernel-sum",
         )
 
 

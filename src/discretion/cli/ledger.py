@@ -12,11 +12,21 @@ import typer
 from discretion.cli import options
 from discretion.cli.certificate import read
 from discretion.cli.console import REFUSED, note, plain_errors, show
-from discretion.privacy import Composing, Ledger, Neighbours, fingerprint, ledgers, round_up
-from discretion.privacy.budget import round_down
+from discretion.privacy import (
+    Composing,
+    Ledger,
+    Neighbours,
+    PrivacyLoss,
+    PureDP,
+    fingerprint,
+    ledgers,
+    round_up,
+)
+from discretion.privacy.budget import OVERDRAWN, round_down
 from discretion.privacy.chain import parting, read_export
 from discretion.privacy.ledger import Entry
 from discretion.privacy.loss import Guarantee
+from discretion.privacy.profiles import PrivacyProfile
 from discretion.privacy.signing import SignedCertificate
 from discretion.privacy.units import TOGETHER, by_unit, mixed
 
@@ -119,12 +129,13 @@ def show_(place: Place, json_: options.Json = False) -> None:
             "spent_epsilon": spent.epsilon,
             "remaining_epsilon": book.remaining(),
             "next_epsilon": book.next_epsilon(),
+            "overdrawn": book.overdrawn(),
             "entries": [
                 {"id": entry.id, "state": str(entry.state), "created": entry.created, **entry.description}
                 for entry in entries
             ],
         }
-        lines = [_sum(book, spent)]
+        lines = [_sum(book, spent), *_overdrawn(result["overdrawn"])]
         lines += [f"{entry.id:>5}  {entry.state:<9} {entry.created}  {_what(entry)}" for entry in entries]
         lines += [*_room(result["next_epsilon"], book), *_units(entries)]
         show(result, as_json=json_, lines=lines)
@@ -154,16 +165,62 @@ def spend_report(
             "spent_epsilon": spent.epsilon,
             "remaining_epsilon": book.remaining(),
             "next_epsilon": book.next_epsilon(),
+            "overdrawn": book.overdrawn(),
             "entries_in_all": len(entries),
             "entries": rows,
         }
         show(
             result,
             as_json=json_,
-            lines=[_sum(book, spent), *_table(rows), *_room(result["next_epsilon"], book), *_units(entries)],
+            lines=[
+                _sum(book, spent),
+                *_overdrawn(result["overdrawn"]),
+                *_table(rows),
+                *_room(result["next_epsilon"], book),
+                *_units(entries),
+            ],
         )
         if len(shown) < len(entries) and not json_:
             note(f"The last {len(shown)} of {len(entries)} entries; --last {len(entries)} lists all.")
+
+
+@ledger.command("record-past")
+def record_past(
+    place: Place,
+    what: Annotated[str, typer.Option(help="What was released, in words.")],
+    certificate: Annotated[Path | None, typer.Option(help="Its certificate, or its folder.")] = None,
+    epsilon: Annotated[float | None, typer.Option(min=0.0, help="Without a certificate: its epsilon.")] = None,
+    delta: Annotated[float, typer.Option(min=0.0, max=1.0, help="And its delta; 0 for a pure one.")] = 0.0,
+    overdraw: Annotated[
+        bool, typer.Option("--overdraw", help="Record it even if the budget does not allow it.")
+    ] = False,
+) -> None:
+    """Record a release that was made without this ledger: what has happened counts, whether or not it fits.
+
+    With --overdraw a budget can be exceeded. The ledger says so from then on and refuses every further release.
+    """
+    with plain_errors():
+        book = Ledger.open(place)
+        about: dict[str, Any] = {"what": what}
+        if (certificate is None) == (epsilon is None):
+            raise ValueError("Give --certificate, or --epsilon and --delta; one of the two.")
+        if certificate is not None:
+            opened = read(certificate)
+            found = opened.certificate if isinstance(opened, SignedCertificate) else opened
+            if (found.ledger_entry or "").partition("#")[0] == book.id:
+                raise ValueError(f"That release is in this ledger already: entry {found.ledger_entry}.")
+            loss = PrivacyLoss.from_dict(found.loss)
+            about |= {"mechanism": found.mechanism, "parameters": found.parameters, "n": found.n, "unit": found.unit}
+        else:
+            assert epsilon is not None
+            loss = (
+                PrivacyProfile((epsilon,), (delta,), neighbours=book.neighbours)
+                if delta
+                else PureDP(epsilon, neighbours=book.neighbours)
+            )
+        entry = book.record_past(loss, about, overdraw=overdraw)
+        lines = [f"Recorded as entry {entry}.", _sum(book, book.spent()), *_overdrawn(book.overdrawn())]
+        show({}, as_json=False, lines=lines)
 
 
 @ledger.command()
@@ -187,19 +244,21 @@ def verify(
         if _is_export(place):
             if records is not None:
                 raise ValueError("--records is checked against a ledger, not against an export.")
-            found = read_export(_lines(place), head=head, certificates=certificates)
+            found, overdrawn = read_export(_lines(place), head=head, certificates=certificates), None
         else:
             book = Ledger.open(place)
             found = book.verify(head, certificates)
+            overdrawn = book.overdrawn()  # of an export nobody asks what it adds up to
             if records is not None:
                 book.check_fingerprint(records, _key(key_file))
-        result = {"events": found.events, "entries": found.entries, "head": found.head}
+        result = {"events": found.events, "entries": found.entries, "head": found.head, "overdrawn": overdrawn}
         checked = [f"certificate is entry {(each.ledger_entry or '').partition('#')[2]}" for each in certificates]
         checked += [] if head is None else [f"the kept head is event {head.partition(':')[0]}"]
         words = "; ".join(checked)
         lines = [
             f"In order: {_counted(found.entries, 'entry', 'entries')} in {_counted(found.events, 'event', 'events')}.",
             *([f"{words[0].upper()}{words[1:]}."] if words else []),
+            *_overdrawn(overdrawn or False),
             f"head {found.head}",
         ]
         show(result, as_json=json_, lines=lines)
@@ -286,10 +345,16 @@ def _sum(book: Ledger, spent: Guarantee) -> str:
     )
 
 
+def _overdrawn(overdrawn: bool) -> Iterator[str]:
+    if overdrawn:
+        yield from textwrap.wrap(OVERDRAWN, WIDTH)
+
+
 def _what(entry: Entry) -> str:
     """What an entry was for, in few words."""
     about = entry.description
-    return str(about.get("mechanism") or about.get("what") or next(iter(about.values()), ""))
+    what = str(about.get("mechanism") or about.get("what") or next(iter(about.values()), ""))
+    return f"{what} (recorded afterwards)" if entry.past else what
 
 
 def _row(book: Ledger, entry: Entry, total: Guarantee) -> dict[str, Any]:

@@ -127,10 +127,17 @@ def delta_of(text: str, n: int) -> float:
     power = text.replace(" ", "").removeprefix("n^")
     value = float(n) ** number(power, "--delta") if text.startswith("n^") else number(text, "--delta")
     if not 0 < value < 1:
+        which = f"is {value:g} for n = {n}; it" if text.startswith("n") else "is no probability: it"
         raise ValueError(
-            f"--delta {text} is {value:g} for n = {n}; it must lie strictly between 0 and 1. Give a smaller number."
+            f"--delta {text} {which} must lie strictly between 0 and 1. A number such as 1e-6 does, well below 1/n; or "
+            "n^-1.1, the default, where n is 2 or more."
         )
     return value
+
+
+def check_delta(text: str) -> None:
+    """Refuse a delta that would be wrong for every number of records."""
+    delta_of(text, 2)
 
 
 def hexagon_size(text: str) -> float:

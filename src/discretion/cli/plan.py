@@ -14,6 +14,7 @@ from discretion.cli import options, tables
 from discretion.cli.console import note, plain_errors, show, stderr
 from discretion.cli.groups import grouped
 from discretion.cli.planning import (
+    FLOOR,
     MAP,
     OF_TABLES,
     OUTPUT,
@@ -22,8 +23,8 @@ from discretion.cli.planning import (
     Grid,
     Knowledge,
     Problem,
+    Release,
     prior_lines,
-    release_command,
 )
 from discretion.cli.prior import districts_on
 from discretion.gp import Lattice
@@ -57,11 +58,20 @@ def plan_map_(
     epsilons: Annotated[
         str, typer.Option(help="Epsilons of the frontier, beside the target.", rich_help_panel=PRIVACY)
     ] = "9,3,1,0.3",
+    paths: Annotated[
+        int,
+        typer.Option(help="Number of sample paths to release, where paths are best.", rich_help_panel=PRIVACY),
+    ] = 1,
     floor: Annotated[
-        float, typer.Option(help="Rows that must be near for a local mean to be drawn.", rich_help_panel=MAP)
-    ] = 20.0,
+        float,
+        typer.Option(help="kernel-sum: rows that must be near for a local mean to be drawn.", rich_help_panel=MAP),
+    ] = FLOOR,
     posterior: Annotated[
-        bool, typer.Option(help="Simulate posterior paths too (at most 20,000 records).", rich_help_panel=OUTPUT)
+        bool,
+        typer.Option(
+            help="Simulate posterior paths of kernels too; above 20,000 records on a line only.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = True,
     lattice: Annotated[
         bool, typer.Option(help="Simulate posterior paths on hexagons too, in the plane.", rich_help_panel=OUTPUT)
@@ -100,7 +110,7 @@ def plan_map_(
                 "--districts are planned in the plane and inside their own outlines: no --region, no --no-lattice."
             )
         else:
-            areas = districts_on(problem.box, districts, gap=gap)
+            areas = districts_on(problem.box, districts, gap=gap, projection=problem.projection)
             graph, place = areas.lattice, place | {"region": lambda X: areas.find(X) >= 0}
         with stderr.status("Planning") as status:
             found = plan_map(
@@ -110,6 +120,7 @@ def plan_map_(
                 threshold=threshold,
                 epsilon=epsilon,
                 epsilons=options.numbers(epsilons, "--epsilons"),
+                paths=paths,
                 floor=floor,
                 posterior=posterior,
                 lattice=graph,
@@ -119,10 +130,22 @@ def plan_map_(
             )
         if out is not None:
             _draw(out, found)
-        show(found.to_dict(), as_json=json_, lines=_lines(found))
+        release = Release(problem, grid, known, reading, found.setting.threshold)
+        command = release.of_map(found, floor, districts, gap)
+        lines = [*_lines(found), "", *_how(found, release.automatic), command]
+        show(found.to_dict() | {"command": command}, as_json=json_, lines=lines)
         if not json_:
             for each in found.notes:
                 note(each)
+
+
+def _how(found: MapPlan, automatic: bool) -> list[str]:
+    """What the command below makes."""
+    if not found.recommended.decoder:
+        return ["The release, with your own table and columns:"]
+    if automatic:
+        return ["The release, which plans again, for the rows of your table, and decodes:"]
+    return ["The release, with your own table and columns. The decoder of this prior is in Python: plan.decoder(...)."]
 
 
 def _lines(found: MapPlan) -> list[str]:
@@ -216,8 +239,8 @@ def plan_posterior_(
     kernels: Annotated[
         str,
         typer.Option(
-            help="Kernels to try, with commas; exponential,rbf on a line (above 20,000 records exponential,matern32) "
-            "and rbf elsewhere.",
+            help="Kernels to try, with commas: exponential, matern32, matern52, rbf. If left out exponential,rbf on a "
+            "line (above 20,000 records exponential,matern32) and rbf elsewhere.",
             rich_help_panel=PUBLIC,
         ),
     ] = "",
@@ -251,7 +274,7 @@ def plan_posterior_(
                 jobs=jobs,
                 progress=lambda step: status.update(f"{step} ..."),
             )
-        command = release_command(found, problem, grid, known, reading)
+        command = Release(problem, grid, known, reading, threshold).of_paths(found)
         show(found.to_dict() | {"command": command}, as_json=json_, lines=[*_posterior_lines(found), "", command])
         if not json_:
             for each in found.notes:

@@ -12,10 +12,12 @@ import typer
 
 from discretion.cli import options, tables
 from discretion.gp import Box
-from discretion.posterior.planner import GaussianPrior, PosteriorPlan, Prior, PublicTable
+from discretion.posterior.planner import GaussianPrior, MapPlan, PosteriorPlan, Prior, PublicTable
+from discretion.posterior.planner.lattices import Graph, Hexagons
+from discretion.spatial.projection import Projection
 from discretion.spatial.region import Region
 
-__all__ = ["Grid", "Knowledge", "Problem", "prior_lines", "release_command"]
+__all__ = ["Grid", "Knowledge", "Problem", "Release", "prior_lines"]
 
 PUBLIC, PRIVACY, MAP, PRIOR, OF_TABLES, OUTPUT = (
     "The problem",
@@ -35,6 +37,8 @@ OF_THE_PRIOR = (
 )
 OF_THE_TABLE = tuple(each.name for each in fields(tables.Reading))
 COLUMNS = ("covariates", "response")
+FLOOR = 20.0
+"""Rows near a place, unless stated otherwise, as of a release."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,19 @@ class Problem:
         ),
     ] = None
     delta: options.Delta = "n^-1.1"
+    crs: Annotated[
+        str | None,
+        typer.Option(
+            help="Projected coordinate system of --domain, such as EPSG:27700: checked, and named in the command for "
+            "the release. --districts may then be in degrees.",
+            rich_help_panel=PUBLIC,
+        ),
+    ] = None
+
+    @cached_property
+    def projection(self) -> Projection | None:
+        """The coordinate system, if one was named."""
+        return None if self.crs is None else Projection(self.crs, self.box)
 
     @cached_property
     def box(self) -> Box:
@@ -69,6 +86,7 @@ class Problem:
 
     def parameters(self) -> dict[str, Any]:
         """For a planner."""
+        _ = self.projection  # refuses a system that does not fit the domain
         return {
             "n": self.n,
             "domain": self.box,
@@ -180,34 +198,84 @@ def prior_lines(prior: dict[str, Any]) -> list[str]:
     ]
 
 
-def release_command(
-    plan: PosteriorPlan, problem: Problem, grid: Grid, known: Knowledge, reading: tables.Reading
-) -> str:
-    """``discretion release`` as the plan recommends it, with a place for the table and, if unnamed, for its columns."""
-    choice, box = plan.recommended.choice, problem.box
-    places = ",".join(f"x{axis + 1}" for axis in range(box.dimension))
-    words: dict[str, Any] = {
-        "covariates": known.covariates or places,
-        "response": known.response or "y",
-        "domain": problem.domain,
-        "response-range": problem.response_range,
-        "transform": None if reading.transform == "none" else reading.transform,
-        "centre": None if plan.setting.centre == 0.5 * sum(problem.range) else repr(plan.setting.centre),
-        "mechanism": "posterior",
-        "kernel": choice.kernel.name,
-        "length-scale": repr(choice.kernel.length_scale),
-        "length-unit": None if grid.length_unit == "domain" else grid.length_unit,
-        "ridge": repr(choice.ridge),
-        "paths": plan.paths,
-        "rule": None if plan.release_rule == "closed-form" else plan.release_rule,
+@dataclass(frozen=True)
+class Release:
+    """``discretion release`` as a plan recommends it, with a place for the table and, if unnamed, for its columns."""
+
+    problem: Problem
+    grid: Grid
+    known: Knowledge
+    reading: tables.Reading
+    threshold: float | None
+
+    def of_paths(self, plan: PosteriorPlan) -> str:
+        """The posterior paths of a plan."""
+        choice = plan.recommended.choice
+        own: dict[str, Any] = {"mechanism": "posterior"} | self._kernel(choice.kernel)
+        own |= {"ridge": repr(choice.ridge), "paths": plan.paths}
+        own |= {} if plan.release_rule == "closed-form" else {"rule": plan.release_rule}
         # a release prices itself: the published account, which is larger, needs its own scale
-        **({"scale": repr(choice.scale)} if plan.rule == "published" else {"epsilon": repr(plan.epsilon)}),
-        "delta": problem.delta,
-        "grid": grid.grid,
-        "threshold": plan.threshold if box.dimension <= 2 else None,
-        "region": grid.region,
-        "out": "release",
-    }
-    # low:high may begin with a minus sign
-    told = [f"--{name}={shlex.quote(str(value))}" for name, value in words.items() if value is not None]
-    return " \\\n    ".join(["discretion release TABLE.csv", *told])
+        price = {"scale": repr(choice.scale)} if plan.rule == "published" else {"epsilon": repr(plan.epsilon)}
+        return self._told(own | price | self._centre(plan.setting.centre) | self._grid())
+
+    def of_map(self, plan: MapPlan, floor: float, districts: Path | None, gap: float) -> str:
+        """The map of a plan; a decoder comes with ``--mechanism auto``, where that plans with the same prior."""
+        found = plan.recommended
+        own: dict[str, Any] = {"epsilon": repr(found.epsilon)}
+        if isinstance(found.kernel, Hexagons | Graph):
+            graph = f"districts:{districts}" if isinstance(found.kernel, Graph) else f"lattice:{found.kernel.spacing!r}"
+            own |= {"prior": graph, "killing": repr(found.kernel.killing), "ridge": repr(found.ridge)}
+            own |= {"gap": repr(gap)} if isinstance(found.kernel, Graph) and gap else {}
+            own |= {"region": self.grid.region, "paths": found.paths}
+            return self._told(own | self._centre(found.centre))
+        own |= {} if floor == FLOOR else {"floor": repr(floor)}
+        if found.decoder and self.automatic:
+            unit = {} if self.grid.length_unit == "domain" else {"length-unit": self.grid.length_unit}
+            own |= {"mechanism": "auto", "public-table": self.known.public_table} | unit
+            own |= {"centre": None if self.problem.centre is None else repr(self.problem.centre)}
+            return self._told(own | self._grid())
+        own |= {"mechanism": found.mechanism} | self._kernel(found.kernel) | self._centre(found.centre)
+        if found.mechanism == "posterior":
+            own |= {"ridge": repr(found.ridge), "paths": found.paths}
+        return self._told(own | self._grid())
+
+    @property
+    def automatic(self) -> bool:
+        """Whether ``--mechanism auto`` plans with this prior: the public table, or the process by default."""
+        own = (getattr(self.known, name) == getattr(Knowledge, name) for name in OF_THE_PRIOR)
+        return self.known.public_table is not None or all(own)
+
+    def _kernel(self, kernel: Any) -> dict[str, Any]:
+        length = {} if self.grid.length_unit == "domain" else {"length-unit": self.grid.length_unit}
+        return {"kernel": kernel.name, "length-scale": repr(kernel.length_scale)} | length
+
+    def _grid(self) -> dict[str, Any]:
+        return {"grid": self.grid.grid, "region": self.grid.region}
+
+    def _centre(self, centre: float) -> dict[str, Any]:
+        return {} if centre == 0.5 * sum(self.problem.range) else {"centre": repr(centre)}
+
+    def _told(self, own: dict[str, Any]) -> str:
+        """The command: what was said of the problem, then what was found."""
+        problem, known = self.problem, self.known
+        places = ",".join(f"x{axis + 1}" for axis in range(problem.box.dimension))
+        words: dict[str, Any] = {
+            "covariates": known.covariates or places,
+            "response": known.response or "y",
+            "domain": problem.domain,
+            "response-range": problem.response_range,
+            "crs": problem.crs,
+        }
+        for name in OF_THE_TABLE:
+            value = getattr(self.reading, name)
+            words |= {} if value == getattr(tables.Reading, name) else {name: value}
+        asked = {"threshold": self.threshold} if problem.box.dimension <= 2 else {}
+        words |= {"delta": problem.delta} | asked | own | {"out": "release"}
+        # low:high may begin with a minus sign
+        told = [
+            f"--{name}={shlex.quote(str(each))}"
+            for name, value in words.items()
+            if value is not None
+            for each in (value if isinstance(value, list) else [value])
+        ]
+        return " \\\n    ".join(["discretion release TABLE.csv", *told])

@@ -64,7 +64,7 @@ def release(
     kernel: Annotated[
         str,
         typer.Option(
-            help="exponential, matern32, matern52, rbf, rational-quadratic or diagonal.",
+            help="exponential, exponential-l1, matern32, matern52, rbf, rational-quadratic or diagonal.",
             rich_help_panel=KERNEL,
         ),
     ] = "matern32",
@@ -188,6 +188,7 @@ def release(
         several_sums = mechanism == "kernel-sum" and protection.unit_id is not None and most_of_one > 1
         n_is_private = neighbours is Neighbours.ADD_REMOVE or several_sums
         memory = f"--grid {drawing.grid} has {points:,} points; posterior paths need memory in its square, so at most"
+        options.check_delta(protection.delta)
         mistakes = (
             *drawing.mistakes(columns),
             *protection.mistakes(columns, neighbours, most_of_one if several_sums else 1),
@@ -229,6 +230,10 @@ def release(
             (
                 on_graph and drawing.smooth_ != int(drawing.smooth_),
                 f"--smooth on a lattice is a whole number of means with the neighbours; got {drawing.smooth_:g}.",
+            ),
+            (
+                epsilon is not None and not 0 < epsilon < math.inf,
+                f"--epsilon must be a positive number; got {epsilon}.",
             ),
             (
                 (scale is None) == (epsilon is None),
@@ -358,7 +363,7 @@ def release(
             for name in FILES:
                 # With --force: no file of an earlier release may stand beside this certificate.
                 (files.out / name).unlink(missing_ok=True)
-            page = drawing.page(columns, reading, wanted)
+            page = drawing.page(columns, reading, wanted, mechanism)
             sheet: Sheet
             if isinstance(result, KernelSumRelease):
                 decoder = plan.decoder(result.mechanism) if plan is not None and plan.recommended.decoder else None

@@ -54,7 +54,8 @@ def check_geotiff(out: Path, box: Box, projection: Projection, unit: str) -> Non
 class Page:
     """Public words and choices that the pictures and files of any release share.
 
-    ``units`` name the response as it was released, after a transform; ``logarithm`` says that it is one.
+    ``units`` name the response as it was released, after a transform; ``logarithm`` says that it is one, and ``means``
+    that local means of it are drawn.
     """
 
     names: list[str]
@@ -67,6 +68,7 @@ class Page:
     logarithm: bool
     source: str
     formats: tuple[str, ...]
+    means: bool = False
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -85,8 +87,10 @@ class Page:
 
     @property
     def heading(self) -> str:
-        """The title given, or one made of the question."""
-        return self.title or (self.units if self.threshold is None else f"Where {self.units} is {self.condition}")
+        """The title given, or one that says what is drawn."""
+        drawn = f"the clipped local mean of {self.units}" if self.means else self.units
+        alone = drawn[0].upper() + drawn[1:] if self.means else drawn
+        return self.title or (alone if self.threshold is None else f"Where {drawn} is {self.condition}")
 
     def amount(self, value: float, line: str = " ({})") -> str:
         """A value in words; of a logarithm also the number that it is the logarithm of."""

@@ -166,19 +166,19 @@ class TableRules:
         rules = [f"rows without {condition}" for condition in self.reading.where or []]
         rules += ["rows with a missing value"] if self.reading.missing == "drop" else []
         rules += ["rows outside the domain"] if self.reading.outside == "drop" else []
-        if not rules:
-            return release
-        given = "" if release.certificate.n is None else ", given how many were kept"
-        return release.with_limits(
-            f"Left out by rule: {', '.join(rules)}. The guarantee protects the records kept{given}."
-        )
+        return release.leaving_out(rules)
 
 
 def names_of(covariates: str, domain: Box) -> list[str]:
     """The columns that --covariates names, one for each range of the domain."""
     names = [name.strip() for name in covariates.split(",")]
     if len(names) != domain.dimension:
-        raise ValueError(f"--covariates names {len(names)} columns, --domain has {domain.dimension} ranges.")
+        columns, ranges = (
+            f"{k} {word}{'s' if k > 1 else ''}" for k, word in ((len(names), "column"), (domain.dimension, "range"))
+        )
+        raise ValueError(
+            f"--covariates names {columns}, --domain has {ranges}: give low:high for each column, separated by commas."
+        )
     return names
 
 

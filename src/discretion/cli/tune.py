@@ -265,7 +265,7 @@ def tune(
                     "public table to score by (--public-table), or public settings (discretion release)."
                 )
             step("Searching")
-            page = drawing.page(columns, reading, wanted)
+            page = drawing.page(columns, reading, wanted, mechanism)
             written: list[str] = []
 
             def save(found: SelectionRelease) -> None:
@@ -317,9 +317,9 @@ def tune(
             lines=[
                 *winner.words(result, law, len(tried), goal.parameters()["name"], noise),
                 f"epsilon <= {round_up_significant(certificate.epsilon, 4)} at delta = "
-                f"{round_up_significant(certificate.delta)} for tuning and release together, "
-                f"{round_up_significant(result.one_run, 4)} for one run (neighbours: "
-                f"{certificate.neighbours}; {certificate.rule}).",
+                f"{round_up_significant(certificate.delta)} for tuning and release together (neighbours: "
+                f"{certificate.neighbours}; {certificate.rule}). This is the price paid, and to quote: the "
+                f"winning run alone would have cost {round_up_significant(result.one_run, 4)}, had nobody chosen it.",
                 f"{files.out}: {', '.join(written)}",
             ],
         )

@@ -191,7 +191,7 @@ def _sums(
     mean = np.where(enough, centre + bound * share, np.nan)
     near = np.maximum(records, 0.0)
     return (
-        Layer(f"Local mean of {view.units}", mean, view.units, view.logarithm, _ends(mean, inside)),
+        Layer(f"Clipped local mean of {view.units}", mean, view.units, view.logarithm, _ends(mean, inside)),
         Layer("Records near, weighted, with noise", near, "records", False, _ends(near, inside)),
     )
 

@@ -98,7 +98,7 @@ def in_words(
 
 def asks(threshold: float, below: bool, view: View) -> str:
     """The question that confidence sets answer."""
-    return f"Is the local mean {'at most' if below else 'at least'} {amount(threshold, view)}?"
+    return f"Is the clipped local mean {'at most' if below else 'at least'} {amount(threshold, view)}?"
 
 
 def shares(yes: NDArray[np.bool_], maybe: NDArray[np.bool_]) -> tuple[float, float, float]:

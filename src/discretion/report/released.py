@@ -236,7 +236,7 @@ def _sums(release: KernelSumRelease, view: View) -> Scene | None:
         return None
     box, shape, (x, y) = found
     mean = local_mean(release, view.floor).values.T
-    name, lines, answers, asked = f"Local mean of {view.units}", (), None, ""
+    name, lines, answers, asked = f"Clipped local mean of {view.units}", (), None, ""
     if view.threshold is not None:
         kind = "<" if view.below else ">"
         sets = excursion_sets(release, view.threshold, kind, 0.95)

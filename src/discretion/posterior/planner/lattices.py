@@ -99,7 +99,7 @@ class LatticePaths:
             _, prior, ridge = max(tried, key=lambda each: each[0])
             lattice, means, noises = prepared[prior, ridge]
             account = self._account(lattice, ridge)
-            scale = account.calibrate(epsilon, simulation.delta)
+            scale = account.calibrate(epsilon, simulation.delta, simulation.paths)
             yield self._scored(prior, ridge, epsilon, scale, means, noises, control)
 
     def _prior(self, killing: float) -> Hexagons | Graph:
@@ -118,7 +118,7 @@ class LatticePaths:
         bound = self.simulation.setting.of_paths.bound
 
         def cost(scale: float) -> float:
-            return account.closed_form(scale).epsilon(delta)
+            return (self.simulation.paths * account.closed_form(scale)).epsilon(delta)
 
         try:
             first = smallest(lambda scale: cost(scale) <= epsilon, 1e-6 * bound, 1e3 * bound, relative_tolerance=1e-2)
@@ -137,12 +137,9 @@ class LatticePaths:
         control: Kernel,
     ) -> Candidate:
         simulation = self.simulation
-        c, t = simulation.setting.of_paths.centre, simulation.setting.threshold
         places = np.arange(means.shape[1])
-        paths, clear = c + means + scale * noises, c + means
-        few = simulation.scored(paths >= t, clear >= t, paths, simulation.path_numbers, places)
         return candidate(
-            few,
+            simulation.scored_paths(means, scale, noises, places),
             simulation.controls(control, epsilon, places),
             mechanism="lattice",
             account="certified on a lattice",
@@ -153,11 +150,12 @@ class LatticePaths:
         )
 
     def posteriors(self, lattice: Lattice, ridge: float, worlds: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Posterior mean less the centre, and a draw of its noise at scale 1, at every place, world by world."""
+        """Posterior means (W, m) less the centre, and draws of the noise at scale 1, (W, paths, m), at every place."""
         model, setting = self.simulation.model, self.simulation.setting
         node, place = lattice.node(_in_data(setting, model.nodes)), lattice.node(setting.domain.grid(setting.counts))
         rng = np.random.default_rng([self.simulation.seed, 6])
-        means, noises = np.empty((len(worlds), len(place))), np.empty((len(worlds), len(place)))
+        paths = self.simulation.paths
+        means, noises = np.empty((len(worlds), len(place))), np.empty((len(worlds), paths, len(place)))
         for i, world in enumerate(worlds):
             data = self.simulation.data
             counts, sums = (
@@ -166,7 +164,8 @@ class LatticePaths:
             sums += (setting.centre - setting.of_paths.centre) * counts
             mean, factor = Statistics(counts, sums).posterior(lattice, ridge)
             means[i] = mean[place]
-            noises[i] = factor.colour(rng.standard_normal(lattice.size))[place]
+            for row in noises[i]:
+                row[:] = factor.colour(rng.standard_normal(lattice.size))[place]
         return means, noises
 
 

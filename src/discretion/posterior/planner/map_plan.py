@@ -43,7 +43,7 @@ class Recommendation:
     centre : float
         Of the sums, or of the path.
     paths : int or None
-        1 for a posterior; None for a kernel sum.
+        Of a posterior, released together; None for a kernel sum.
     decoder : bool
         Whether to decode the release with the plan's public prior (`MapPlan.decoder`).
     """
@@ -144,7 +144,8 @@ class MapPlan:
     def mechanism(self, **changes: Any) -> KernelSumMechanism | PosteriorMechanism | LatticeMechanism:
         """The recommended mechanism, calibrated for the expected n on the grid of the release, or on its lattice."""
         r, s = self.recommended, self.setting
-        return planned_mechanism(r.mechanism, r.kernel, r.ridge, r.epsilon, r.delta, s, **changes)
+        own = {} if r.paths is None else {"paths": r.paths}
+        return planned_mechanism(r.mechanism, r.kernel, r.ridge, r.epsilon, r.delta, s, **(own | changes))
 
     def undecided(self, found: Candidate) -> Score | None:
         """Of a kernel sum the share of the map that its confidence sets at 95 % leave undecided; None of paths."""
@@ -176,15 +177,16 @@ class MapPlan:
     def words(self) -> str:
         """The recommended release in words."""
         r = self.recommended
+        paths = "posterior path" if r.paths in (None, 1) else f"{r.paths} posterior paths"
         if isinstance(r.kernel, Hexagons | Graph):
             graph = f"lattice:{r.kernel.spacing:g}" if isinstance(r.kernel, Hexagons) else "districts:FILE"
             return (
-                f"posterior path on {r.kernel.name} (release --prior {graph}), killing "
+                f"{paths} on {r.kernel.name} (release --prior {graph}), killing "
                 f"{r.kernel.killing:g}, ridge {r.ridge:.4g}, centre {r.centre:.10g}"
             )
         length = f"{r.kernel.name} kernel, length scale {r.kernel.length_scale:.4g} ({r.coordinates} coordinates)"
         if r.mechanism == "posterior":
-            return f"posterior path, {length}, ridge {r.ridge:.4g}, centre {r.centre:.10g}"
+            return f"{paths}, {length}, ridge {r.ridge:.4g}, centre {r.centre:.10g}"
         return f"kernel sum, {length}, {'with' if r.decoder else 'without'} decoder"
 
     @property

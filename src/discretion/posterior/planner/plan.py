@@ -14,8 +14,8 @@ from discretion.gp import RBF, Box, ExponentialL1, Kernel, Lattice
 from discretion.posterior.planner.lattices import LatticePaths
 from discretion.posterior.planner.map_plan import MapPlan, Recommendation, planned_mechanism
 from discretion.posterior.planner.priors import Prior, model_of, prior_notes
-from discretion.posterior.planner.setting import checked_problem
-from discretion.posterior.planner.simulation import MOST_RECORDS, Candidate, Score, Simulation, kernel_dict
+from discretion.posterior.planner.setting import MOST_RECORDS, checked_problem, path_kernels
+from discretion.posterior.planner.simulation import Candidate, Score, Simulation, kernel_dict
 from discretion.posterior.planner.usefulness import SEARCHED, useful_set
 
 __all__ = ["plan_map"]
@@ -25,6 +25,9 @@ Mask = NDArray[np.bool_]
 
 ADVANTAGE = 0.02
 """IoU, beside 2 standard errors, by which a decoder must beat the plain kernel sum, or a path both, to replace it."""
+
+MOST_PATHS = 100
+"""All of them are drawn in every world, at every place."""
 
 _EPSILONS = (9.0, 3.0, 1.0, 0.3)
 
@@ -41,6 +44,7 @@ def plan_map(
     centre: float | None = None,
     prior: Prior | None = None,
     epsilons: tuple[float, ...] | None = None,
+    paths: int = 1,
     coordinates: Literal["unit", "data"] = "unit",
     region: Callable[[Floats], Mask] | None = None,
     floor: float = 20.0,
@@ -78,6 +82,8 @@ def plan_map(
         ``GaussianPrior()`` by default.
     epsilons : tuple of float, optional
         Of the frontier, beside the target; 9, 3, 1, 0.3 by default.
+    paths : int
+        Released together where posterior paths are, at most 100: the map is where at least half of them agree.
     coordinates : {"unit", "data"}
         Of the kernels, as in `KernelSumMechanism`.
     region : callable, optional
@@ -85,7 +91,8 @@ def plan_map(
     floor : float
         Records that must be near for a local mean to be drawn.
     posterior : bool
-        Whether posterior paths are simulated too; never for more than 20,000 records.
+        Whether posterior paths are simulated too: of exponential and, up to 20,000 records, RBF kernels on a line, of
+        Matern 3/2 kernels there for more records; elsewhere of RBF kernels, never for more than 20,000 records.
     lattice : bool, or callable
         Whether posterior paths on hexagons are; in the plane only. Or the public graph they are simulated on instead,
         such as districts, from its killing (``Districts.lattice``): the plan then chooses killing and ridge.
@@ -122,17 +129,19 @@ def plan_map(
         raise ValueError(f"floor must be a number >= 0; got {floor!r}.")
     if worlds < 20 or path_worlds < 8:
         raise ValueError("A plan needs at least 20 worlds, 8 of them for posterior paths.")
+    if isinstance(paths, bool) or int(paths) != paths or not 1 <= paths <= MOST_PATHS:
+        raise ValueError(f"paths must be a whole number from 1 to {MOST_PATHS} in the plan of a map; got {paths!r}.")
     step = progress or (lambda _: None)
 
     step("Public prior")
     public, model = model_of(prior, setting, seed)
-    simulation = Simulation(model, rare, float(floor), int(worlds), int(path_worlds), int(seed))
+    simulation = Simulation(model, rare, float(floor), int(worlds), int(path_worlds), int(seed), int(paths))
     planner = _Planner(simulation)
     rows: dict[float, list[Candidate]] = {}
     for each in frontier_epsilons:
         step(f"Kernel sums at epsilon {each:g}")
         rows[each] = planner.kernel_sums(each)
-    offered = posterior and n <= MOST_RECORDS
+    offered = posterior and bool(path_kernels(setting.n, domain.dimension))
     if offered:
         step("Posterior paths")
         lengths = sorted({planner.length(float(epsilon), shift) for shift in (-1, 1, 3)})
@@ -149,8 +158,9 @@ def plan_map(
     step("Smallest useful epsilon")
     limit = planner.smallest_useful({each: _useful(_recommended(found)) for each, found in rows.items()})
 
-    scale = planned_mechanism(chosen.mechanism, chosen.kernel, chosen.ridge, chosen.epsilon, rare, setting).scale
     path = chosen.mechanism != "kernel-sum"
+    own: dict[str, Any] = {"paths": int(paths)} if path else {}
+    made = planned_mechanism(chosen.mechanism, chosen.kernel, chosen.ridge, chosen.epsilon, rare, setting, **own)
     half = simulation.worlds // 2
     return MapPlan(
         Recommendation(
@@ -158,11 +168,11 @@ def plan_map(
             chosen.kernel,
             coordinates,
             chosen.ridge,
-            scale,
+            made.scale,
             float(epsilon),
             rare,
             (setting.of_paths if path else setting).centre,
-            1 if path else None,
+            int(paths) if path else None,
             chosen.decoder,
         ),
         chosen,
@@ -272,8 +282,8 @@ def _notes(offered: bool, wanted: bool, lattices: bool, districts: bool) -> Iter
     )
     if wanted and not offered:
         yield (
-            f"Posterior paths are left out: most kernels need too large a matrix for more than {MOST_RECORDS:,} "
-            "records; plan_posterior plans those on a line that do not."
+            f"Posterior paths of kernels are left out: in this many dimensions they need too large a matrix for more "
+            f"than {MOST_RECORDS:,} records."
         )
     elif offered:
         yield "Posterior paths are simulated on fewer worlds and places than kernel sums."

@@ -22,8 +22,8 @@ from discretion.posterior.planner.posterior_plan import PathChoice, PlannedPath,
 from discretion.posterior.planner.priors import Prior, model_of, prior_notes
 from discretion.posterior.planner.quality import CORRELATION, IOU, Quality, Spread
 from discretion.posterior.planner.scales import PLANNED_RULES, ScaleAccount
-from discretion.posterior.planner.setting import Setting, checked_problem
-from discretion.posterior.planner.simulation import MOST_RECORDS, overlap
+from discretion.posterior.planner.setting import MOST_RECORDS, Setting, checked_problem, path_kernels
+from discretion.posterior.planner.simulation import overlap
 from discretion.posterior.planner.usefulness import LEAST_CORRELATION, useful_set
 from discretion.privacy import Unreachable
 
@@ -134,8 +134,7 @@ def plan_posterior(
         delta=delta,
     )
     setting = setting.of_paths
-    many = setting.n > MOST_RECORDS
-    names = kernels or (("exponential", "matern32" if many else "rbf") if domain.dimension == 1 else ("rbf",))
+    names = kernels or path_kernels(setting.n, domain.dimension) or ("rbf",)
     _check(setting.n, domain.dimension, paths, names, rule, worlds)
     step = progress or (lambda _: None)
 

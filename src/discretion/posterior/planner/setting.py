@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from discretion.gp import Box
 from discretion.gp.fields import Grid
 
-__all__ = ["PLACES", "Setting", "checked_problem"]
+__all__ = ["MOST_RECORDS", "PLACES", "Setting", "checked_problem", "path_kernels"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 PLACES = (400, 2_400)
 """About the fewest and the most places of the grid on which worlds are simulated; at most 800 on a line."""
+MOST_RECORDS = 20_000
+"""A posterior path of a dense engine needs a matrix of the records squared; for more records it is not offered."""
 MOST_OF_PATHS = 650
 """Places up to which posterior paths are planned at all of them: their covariance is factorised in every world."""
 
@@ -122,6 +124,13 @@ class Setting:
     def clipped(self, y: Floats) -> Floats:
         """Responses as the mechanisms see them: clipped, less the centre."""
         return np.clip(y, *self.response_range) - self.centre
+
+
+def path_kernels(n: int, dimension: int) -> tuple[str, ...]:
+    """Kernels of posterior paths that a plan tries unless told: none that a release of n records could not compute."""
+    if dimension == 1:
+        return "exponential", "matern32" if n > MOST_RECORDS else "rbf"
+    return () if n > MOST_RECORDS else ("rbf",)
 
 
 def checked_problem(

@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discretion.gp import RBF, Exponential, Kernel
+from discretion.gp import Exponential, Kernel, kernel
 from discretion.gp.fields import stationary_field
 from discretion.posterior.account import calibrate_posterior
 from discretion.posterior.assumptions import Bounded, Exponential1D, RecordAssumption
 from discretion.posterior.certified import CertifiedTable
 from discretion.posterior.confidence.suprema import supremum_quantile
 from discretion.posterior.decoder import Decoder, best_linear_decoder, tuned_cut
+from discretion.posterior.excursion import agreed
 from discretion.posterior.layout import SumLayout
 from discretion.posterior.planner.paths import PathWorlds
 from discretion.posterior.planner.priors import Model, NodeWorlds
-from discretion.posterior.planner.setting import Setting
+from discretion.posterior.planner.setting import Setting, path_kernels
 from discretion.posterior.spectrum import KernelChoice, SpectralPrior, choose_kernel
 from discretion.privacy import Unreachable, gaussian_mu
 
@@ -29,9 +30,6 @@ __all__ = ["Candidate", "Score", "Simulation", "candidate"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-MOST_RECORDS = 20_000
-"""A posterior path of a dense engine needs a matrix of the records squared; for more records it is not offered."""
 
 _NUGGET = 1e-6
 _RIDGES = (0.1, 3.0, 100.0)  # r^2 in units of n
@@ -168,6 +166,8 @@ class Simulation:
     worlds, path_worlds : int
         Number of simulated worlds for kernel sums, and for posterior paths.
     seed : int
+    paths : int
+        Released together, of which at least half must agree at a place of the map.
     """
 
     model: Model
@@ -176,6 +176,7 @@ class Simulation:
     worlds: int
     path_worlds: int
     seed: int
+    paths: int = 1
 
     @property
     def setting(self) -> Setting:
@@ -313,18 +314,17 @@ class Simulation:
     # --- posterior paths ----------------------------------------------------------------------------------------------
 
     def posterior(self, lengths: list[float], epsilons: tuple[float, ...]) -> Iterator[Candidate]:
-        """One path for each kernel, ridge, account and epsilon that some scale can meet.
+        """The paths for each kernel, ridge, account and epsilon that some scale can meet.
 
         Simulated on fewer worlds and places than kernel sums: records are moved to the nearest of these places.
         """
-        kinds = (RBF, Exponential) if self.setting.box.dimension == 1 else (RBF,)
-        kernels = [kind(length) for kind in kinds for length in lengths]
-        for kernel in kernels:
+        names = reversed(path_kernels(self.setting.n, self.setting.box.dimension))
+        for each in [kernel(name, length) for name in names for length in lengths]:
             ridges = np.sqrt(np.asarray(_RIDGES) * self.setting.n).tolist()
-            drawn = list(self.path_data.posteriors(kernel, ridges, 1))
+            drawn = list(self.path_data.posteriors(each, ridges, self.paths))
             for row, ridge in enumerate(ridges):
                 means, noises = (np.stack([world[part][row] for world in drawn]) for part in (0, 1))
-                yield from self._paths(kernel, ridge, epsilons, means, noises[:, 0])
+                yield from self._paths(each, ridge, epsilons, means, noises)
 
     def _path_scales(
         self, kernel: Kernel, ridge: float, epsilons: tuple[float, ...]
@@ -335,6 +335,7 @@ class Simulation:
         assumption = Exponential1D(bound) if line else Bounded(bound)
         least = kernel.least_value(self.setting.box)
         common: dict[str, Any] = {"n": n, "ridge": ridge, "assumption": assumption, "least_kernel": least}
+        common["paths"] = self.paths
         published: dict[float, float] = {}
         for epsilon in epsilons:
             try:
@@ -346,9 +347,10 @@ class Simulation:
         if table is None:
             return
         for epsilon in epsilons:
-            # about the scale at which the path's noise is that of a kernel sum, scale ridge^2 = 2 M / mu
-            scales = 2.0 * bound / gaussian_mu(epsilon, self.delta) / ridge**2 * np.geomspace(0.3, 30.0, 400)
-            met = scales[table.epsilon(scales, self.delta) <= epsilon]
+            # about the scale at which the paths' noise is that of a kernel sum, scale ridge^2 = 2 M sqrt(paths) / mu
+            unit = 2.0 * bound * math.sqrt(self.paths) / gaussian_mu(epsilon, self.delta) / ridge**2
+            scales = unit * np.geomspace(0.3, 30.0, 400)
+            met = scales[table.epsilon(scales, self.delta, self.paths) <= epsilon]
             found = min(float(met.min(initial=math.inf)), published.get(epsilon, math.inf))
             if math.isfinite(found):
                 yield "certified", epsilon, found
@@ -369,10 +371,9 @@ class Simulation:
     def _paths(
         self, kernel: Kernel, ridge: float, epsilons: tuple[float, ...], means: Floats, noises: Floats
     ) -> Iterator[Candidate]:
-        c, t, kept = self.setting.of_paths.centre, self.setting.threshold, self.setting.half[1]
+        kept = self.setting.half[1]
         for account, epsilon, scale in self._path_scales(kernel, ridge, epsilons):
-            paths = c + means + scale * noises
-            few = self.scored(paths >= t, c + means >= t, paths, self.path_numbers, kept)
+            few = self.scored_paths(means, scale, noises, kept)
             yield candidate(
                 few,
                 self.controls(kernel, epsilon, kept),
@@ -383,6 +384,16 @@ class Simulation:
                 scale=scale,
                 ridge=ridge,
             )
+
+    def scored_paths(self, means: Floats, scale: float, noises: NDArray[Any], places: NDArray[np.int64]) -> _Scored:
+        """Scores of the map of the paths, from their means (W, m) less the centre and noises (W, paths, m) at scale 1.
+
+        The set is where at least half of them are at least the threshold, the field their mean.
+        """
+        c, t = self.setting.of_paths.centre, self.setting.threshold
+        paths = np.moveaxis(c + means[:, None] + scale * noises, 1, 0)
+        shown = agreed(paths, 0.5) >= t
+        return self.scored(shown, c + means >= t, paths.mean(axis=0), self.path_numbers, places)
 
     def controls(self, kernel: Kernel, epsilon: float, places: NDArray[np.int64]) -> tuple[_Scored, _Scored]:
         """Scores of a kernel sum on the worlds of paths, at places, and on all worlds everywhere."""
