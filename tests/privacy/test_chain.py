@@ -12,8 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discretion.privacy.certificate import Certificate
-from discretion.privacy.chain import Event, LedgerError, Opening, State, Tampered, follow, key, read_export
+from discretion.privacy.certificate import Certificate, library_version
+from discretion.privacy.chain import (
+    Event,
+    LedgerError,
+    NewerVersion,
+    Opening,
+    State,
+    Tampered,
+    follow,
+    key,
+    read_export,
+)
 from discretion.privacy.ledger import BudgetExceeded, Ledger
 from discretion.privacy.loss import GaussianDP, Neighbours, PureDP, RenyiCurve
 
@@ -164,6 +174,57 @@ def test_an_entry_written_past_the_library_is_found_even_with_a_right_digest(tmp
         ledger.verify()
     with pytest.raises(BudgetExceeded):
         ledger.reserve(PureDP(0.0, neighbours=REPLACE), {})
+
+
+def reserved_by(ledger, description, loss):
+    """An entry as another version of the library would write it: every digest is right."""
+    text = json.dumps(loss, sort_keys=True, separators=(",", ":"))
+    with ledger.journal.transaction(write=True) as (session, known):
+        ledger.journal.keep_loss(session, known, key(text), text)
+        about = json.dumps(description, sort_keys=True, separators=(",", ":"))
+        ledger.journal.append(session, known, known.entries + 1, State.RESERVED, description=about, loss=key(text))
+
+
+@pytest.mark.parametrize(("version", "error"), [(None, Tampered), ("0.0.1", Tampered), ("9999.1", NewerVersion)])
+def test_a_ledger_filled_under_a_newer_rule_is_not_called_tampered_with(place, version, error):
+    where = place()
+    ledger = Ledger.create(where, dataset="x", epsilon=0.6, delta=0.0)
+    ledger.reserve(LOSSES[0], {})
+    assert ledger.entries()[0].library == library_version()
+    assert ledger.entries()[0].description == {}
+    for _ in range(2):
+        reserved_by(ledger, {} if version is None else {"library": version}, LOSSES[0].to_dict())
+    with pytest.raises(LedgerError) as caught:
+        Ledger.open(where).verify()
+    assert type(caught.value) is error
+    assert ("newer version of discretion, 9999.1" in str(caught.value)) is (error is NewerVersion)
+
+
+def test_a_newer_versions_losses_are_not_called_damage(place):
+    where = place()
+    ledger = Ledger.create(where, dataset="x", epsilon=1.0, delta=0.0)
+    reserved_by(ledger, {}, {"type": "a later kind", "neighbours": "replace", "value": 0.1})
+    for ask in (Ledger.verify, Ledger.spent, Ledger.entries, lambda book: book.reserve(LOSSES[0], {})):
+        with pytest.raises(NewerVersion, match=r"newer version of discretion.*'a later kind'"):
+            ask(Ledger.open(where))
+
+
+@pytest.mark.parametrize(
+    ("laid", "words"),
+    [({"composition": "later"}, "rule of composition is 'later'"), ({"neighbours": "later"}, "relation is 'later'"),
+     ({"layout": 3}, "layout is 3")],
+)  # fmt: skip
+def test_a_newer_versions_rules_are_not_called_tampering(ledger, lines, tmp_path, laid, words):
+    row = json.loads(lines[0])["ledger"] | laid
+    statements = [f"UPDATE ledger SET {name} = '{value}'" for name, value in laid.items()]
+    statements += [f"UPDATE ledger SET digest = '{Opening(**row).digest}'"]
+    with pytest.raises(NewerVersion, match=f"newer version of discretion.*{words}"):
+        tampered(ledger, tmp_path, *statements)
+    if "layout" in laid:
+        # a later layout may have other fields
+        line = json.dumps({"ledger": row | {"more": 1}, "digest": "?"})
+        with pytest.raises(NewerVersion, match="export was written by a newer version"):
+            read_export([line])
 
 
 def test_a_cut_is_found_with_a_kept_head_only(ledger, tmp_path):

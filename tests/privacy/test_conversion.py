@@ -237,14 +237,14 @@ def test_an_infinite_order_is_used_only_where_its_value_is_finite():
 
 @pytest.mark.parametrize("delta", [0.0, 1e-300, 1 - 1e-12])
 def test_extreme_deltas_return_at_once(delta):
-    start = time.perf_counter()
+    start = time.process_time()
     for curve, supremum in [(lambda x: (1 + x) / 2, np.inf), (posterior_curve(0.5, 1.0), 2.0)]:
         epsilon, _ = renyi_to_epsilon(curve, supremum, delta)
         assert epsilon == np.inf if delta == 0 else 0 <= epsilon < 2000
         assert (epsilon == 0) == (delta > 0.5)
     gaussian = gaussian_epsilon(1.0, delta)
     assert gaussian == np.inf if delta == 0 else 0 <= gaussian < 50
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_bad_arguments_are_refused_in_words():

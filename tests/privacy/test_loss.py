@@ -217,9 +217,9 @@ def test_queries_do_not_change_anything(loss):
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-12, 1e-5, 0.3, 1 - 1e-12])
 def test_every_delta_is_answered_at_once_and_consistently(loss, delta):
-    start = time.perf_counter()
+    start = time.process_time()
     epsilon = loss.epsilon(delta)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert epsilon >= 0
     if math.isfinite(epsilon):
         assert loss.delta(epsilon) <= delta * (1 + 1e-9)

@@ -12,7 +12,7 @@ from discretion.privacy import noise
 from discretion.privacy.noise import Randomness, RepeatedNoise, SeededRandomness, SystemRandomness, noise_id
 
 SOURCES = [SystemRandomness(), SeededRandomness(20260101)]
-# The system source cannot be seeded: its tests fail once in a million runs.
+# The system source has no seed: with --by-chance each of its comparisons fails once in a million runs.
 LEAST_P = {SystemRandomness: 1e-6, SeededRandomness: 1e-4}
 
 

@@ -23,7 +23,7 @@ class Noise:
 
     def run(self, records, randomness):
         randomness.standard_normal(3)
-        return Release(Certificate.issue(self, n=len(records), delta=1e-5, unit="a number", randomness=randomness))
+        return Release(Certificate.issue(self, n=len(records), delta=1e-5, unit="one record", randomness=randomness))
 
 
 class SetBack(SystemRandomness):
@@ -61,7 +61,7 @@ def test_a_source_set_back_with_its_process_is_refused_by_the_ledger(book, seed)
     noises._seen.clear()
     book.run(Noise(), [1.0], n=1, randomness=SetBack(seed))
     noises._seen.clear()  # a machine that was set back does not know either
-    with pytest.raises(RepeatedNoise, match="Nothing was spent"):
+    with pytest.raises(RepeatedNoise, match="Nothing was drawn"):
         book.run(Noise(), [1.0], n=1, randomness=SetBack(seed))
     assert [str(entry.state) for entry in book.entries()] == ["booked"]
     book.verify()

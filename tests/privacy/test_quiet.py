@@ -43,13 +43,13 @@ def test_threads_that_overlap_are_quiet_until_the_last_has_left():
     def stay():
         with quiet():
             inside.set()
-            left.wait(10)
+            left.wait(120)
             warnings.warn("the record 424242 is odd", RuntimeWarning, stacklevel=1)  # would be an error
 
     with ThreadPoolExecutor(1) as pool:
         with quiet():
             told = pool.submit(stay)
-            inside.wait(10)
+            inside.wait(120)
         assert filters()[0][0] == "ignore"
         left.set()
         told.result()

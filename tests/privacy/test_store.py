@@ -54,16 +54,16 @@ def another_writer(ledger: Ledger):
     def write():
         with ledger.journal.store.transaction(write=ledger.id):
             begun.set()
-            over.wait(30)
+            over.wait(600)
 
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        assert begun.wait(10)
+        assert begun.wait(120)
         yield
     finally:
         over.set()
-        thread.join(10)
+        thread.join(120)
 
 
 def test_a_locked_ledger_says_so_and_can_still_be_read(ledger, monkeypatch):
@@ -260,9 +260,10 @@ def test_a_server_restarted_in_the_middle_of_a_charge_loses_and_invents_nothing(
     def holding():
         with ThreadPoolExecutor(1) as pool, ledger.journal.store.transaction(write=ledger.id):
             waiting = pool.submit(charge)
-            time.sleep(0.2)  # until it waits for the lock
+            while cluster.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0":
+                time.sleep(0.01)
             cluster.restart(mode)
-            said.append(waiting.result(30))
+            said.append(waiting.result(120))
 
     said: list[object] = []
     with pytest.raises(LedgerError, match="went away"):

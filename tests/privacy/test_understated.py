@@ -42,7 +42,7 @@ class Mean:
 
 
 def certificate(n, randomness):
-    return Certificate.issue(Mean(), n=n, delta=1e-6, unit="a number", randomness=randomness)
+    return Certificate.issue(Mean(), n=n, delta=1e-6, unit="one record", randomness=randomness)
 
 
 LOSSES = {"mean": lambda parameters, n, delta: Mean().privacy_loss(n)}

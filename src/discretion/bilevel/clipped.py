@@ -34,6 +34,7 @@ from discretion.privacy.clipping import clipped_sum
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
+from discretion.privacy.verification import Sentences
 
 __all__ = ["ClippedBilevel", "ClippedRelease"]
 
@@ -196,6 +197,15 @@ class ClippedBilevel(ProblemMechanism):
                 at += real
         return total / (least * (self.account.sample_rate or 1.0))
 
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        return Sentences(
+            enforced=self.account.enforced,
+            declared=(OWN, *self.problem.partition),
+            limits=("x, y and v of every step are public.", *not_covered(self.neighbours)),
+        )
+
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> ClippedRelease:
@@ -224,12 +234,7 @@ class ClippedBilevel(ProblemMechanism):
             path.append(x)
             if not (np.isfinite(y).all() and np.isfinite(v).all() and np.isfinite(x).all()):
                 raise PublicError("The released iterates grew without bound: lower the rates, or give inner_radius.")
-        certificate = self.certificate(
-            randomness,
-            enforced=account.enforced,
-            declared=(OWN, *problem.partition),
-            limits=("x, y and v of every step are public.", *not_covered(self.neighbours)),
-        )
+        certificate = self.certificate(randomness)
         out = public_output(self.output, np.array(path), np.array(released), randomness)
         noise = (sigma * c_y, sigma * c_v, sigma * c_x)
         return ClippedRelease(certificate, out, y, v, np.array(path), np.array(released), noise, self.report())

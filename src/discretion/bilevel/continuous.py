@@ -37,6 +37,7 @@ from discretion.privacy import (
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
+from discretion.privacy.verification import Sentences
 
 __all__ = ["ContinuousChoice", "ContinuousMechanism", "ConvexExponential", "tie_dimension"]
 
@@ -211,6 +212,20 @@ class ContinuousMechanism(ProblemMechanism):
             constants=self.constants,
         )
 
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        convex = "The outer objective is convex for every data set that could be held."
+        return Sentences(
+            enforced=(
+                *self.problem.enforcements,
+                "Every inner solution has the gradient norm that its error bound needs.",
+                "The draw is exact, by rejection; every value was at least its lower bound.",
+            ),
+            declared=(*(() if self.problem.convex else (convex,)), *self.problem.declarations),
+            limits=("Double precision: last bits, and points of a chance below 2^-53, which are never drawn.",),
+        )
+
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> ContinuousChoice:
@@ -221,17 +236,7 @@ class ContinuousMechanism(ProblemMechanism):
             EnvelopeViolated: the objective is not convex after all.
         """
         x = self._draw(self.problem.ingest(records), randomness)
-        convex = "The outer objective is convex for every data set that could be held."
-        certificate = self.certificate(
-            randomness,
-            enforced=(
-                *self.problem.enforcements,
-                "Every inner solution has the gradient norm that its error bound needs.",
-                "The draw is exact, by rejection; every value was at least its lower bound.",
-            ),
-            declared=(*(() if self.problem.convex else (convex,)), *self.problem.declarations),
-            limits=("Double precision: last bits, and points of a chance below 2^-53, which are never drawn.",),
-        )
+        certificate = self.certificate(randomness)
         return ContinuousChoice(certificate, x, self.report())
 
     def _draw(self, records: Any, randomness: Randomness) -> Floats:

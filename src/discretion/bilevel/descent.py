@@ -47,6 +47,7 @@ from discretion.privacy import (
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
+from discretion.privacy.verification import Sentences
 
 __all__ = [
     "Descent",
@@ -351,6 +352,24 @@ class Descent(ProblemMechanism):
 
     # --- with records
 
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        sampled = self.batches is not None
+        return Sentences(
+            enforced=(
+                *self.problem.enforcements,
+                "Every inner solution and linear solve has the accuracy that the noise allows for.",
+                "The noise is a function of public parameters and of earlier releases.",
+                *(("Which records a step sees is drawn anew, in secret, and it starts from public values.",) * sampled),
+            ),
+            declared=(
+                *self.problem.declarations,
+                *(("The inner solver keeps nothing from one step to the next.",) * (sampled and self._foreign)),
+            ),
+            limits=LIMITS,
+        )
+
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> DescentRelease:
@@ -374,21 +393,7 @@ class Descent(ProblemMechanism):
             moved.append(step.sensitivity)
             x = self.problem.x_domain.clamp((x - self.eta * gradients[-1])[None])[0]
             path.append(x)
-        sampled = self.batches is not None
-        certificate = self.certificate(
-            randomness,
-            enforced=(
-                *self.problem.enforcements,
-                "Every inner solution and linear solve has the accuracy that the noise allows for.",
-                "The noise is a function of public parameters and of earlier releases.",
-                *(("Which records a step sees is drawn anew, in secret, and it starts from public values.",) * sampled),
-            ),
-            declared=(
-                *self.problem.declarations,
-                *(("The inner solver keeps nothing from one step to the next.",) * (sampled and self._foreign)),
-            ),
-            limits=LIMITS,
-        )
+        certificate = self.certificate(randomness)
         released = np.array(gradients)
         x = public_output(self.output, np.array(path), released, randomness)
         return DescentRelease(certificate, x, np.array(path), released, np.array(noise), np.array(moved), self.report())

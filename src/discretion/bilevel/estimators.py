@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -29,12 +28,11 @@ from discretion.privacy import (
     PrivacyLoss,
     PublicError,
     Randomness,
-    SystemRandomness,
     largest,
 )
+from discretion.privacy.fits import run_fit
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
-from discretion.privacy.unbooked import warn_unbooked
+from discretion.privacy.records import asked_table, keep_columns, plain_table, regression_table
 
 __all__ = ["LogisticRegressionCV", "RidgeCV", "TunedRegressor"]
 
@@ -144,16 +142,7 @@ class _Tuned(BaseEstimator):
 
     def _fit(self, X: Floats, y: Floats) -> TunedRelease:
         mechanism, records = self.mechanism(len(X), X.shape[1]), Table(X, y)
-        # A test seed starts anew at every fit, and the parameter stays as it was.
-        randomness = SystemRandomness() if self.randomness is None else self.randomness
-        if not randomness.bookable:
-            randomness = deepcopy(randomness)
-        warn_unbooked(self.ledger, self.randomness)
-        if self.ledger is None:
-            release: Any = mechanism.run(records, randomness)
-        else:
-            book = self.ledger if not isinstance(self.ledger, str | Path) else Ledger.open(self.ledger)
-            release = book.run(mechanism, records, n=len(X), randomness=randomness)
+        release = run_fit(mechanism, records, len(X), ledger=self.ledger, randomness=self.randomness)
         for name in ("coef_", "intercept_"):  # of an earlier fit, if no model is released now
             vars(self).pop(name, None)
         self.release_, self.penalty_ = release, release.penalty
@@ -192,20 +181,7 @@ class TunedRegressor(RegressorMixin, _Tuned):
             ValueError: bad shapes or values, before anything is charged.
             BudgetExceeded: the ledger can't pay; nothing was read.
         """
-        table: Any = plain_table(X)
-        response: Any = None if y is None else numbers(y, "y")
-        if response is not None:
-            check_shapes(table.shape, response.shape)
-        checked: Any = validate_data(
-            self,
-            table,
-            response,  # pyright: ignore[reportArgumentType]
-            dtype=np.float64,
-            y_numeric=True,
-            ensure_min_samples=2,
-        )
-        keep_columns(self, X, table)
-        release = self._fit(*checked)
+        release = self._fit(*regression_table(self, X, y, fewest=2))
         if release.coefficients is not None:
             self.coef_, self.intercept_ = release.coefficients, release.intercept
         return self

@@ -43,6 +43,7 @@ from discretion.privacy import (
 )
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
+from discretion.privacy.verification import Sentences
 
 __all__ = [
     "TENTH",
@@ -362,6 +363,18 @@ class ExponentialMechanism(ProblemMechanism):
 
     # --- with records
 
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        return Sentences(
+            enforced=(
+                *self.problem.enforcements,
+                "Every inner solution has the gradient norm that its error bound needs.",
+                "The draw is exact.",
+            ),
+            declared=self.problem.declarations,
+        )
+
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> Choice:
@@ -373,15 +386,7 @@ class ExponentialMechanism(ProblemMechanism):
         """
         _ = self.loss
         place = choose(self._scored(records), randomness)
-        certificate = self.certificate(
-            randomness,
-            enforced=(
-                *self.problem.enforcements,
-                "Every inner solution has the gradient norm that its error bound needs.",
-                "The draw is exact.",
-            ),
-            declared=self.problem.declarations,
-        )
+        certificate = self.certificate(randomness)
         x = self.points[place]
         return Choice(certificate, x, place, self.problem.penalty_at(x), self.report())
 

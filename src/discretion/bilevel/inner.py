@@ -26,6 +26,7 @@ from discretion.privacy import GaussianDP, PublicError, Randomness, Release
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
+from discretion.privacy.verification import Sentences
 
 __all__ = ["InnerRelease", "ReleasedSolution", "inner_noise", "perturbed"]
 
@@ -143,17 +144,21 @@ class InnerRelease(ProblemMechanism):
             "constants": self.stated(self.problem.constants(self.x)),
         }
 
-    @cleared
-    @silent()
-    def run(self, records: Any, randomness: Randomness) -> ReleasedSolution:
-        """The noisy solution. Called by the ledger after the loss is reserved."""
-        y = perturbed(self.problem, self.x, self.problem.ingest(records), self.mu, randomness)
-        certificate = self.certificate(
-            randomness,
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        return Sentences(
             enforced=(
                 *self.problem.enforcements,
                 "The inner solution has the gradient norm that its error bound needs.",
             ),
             declared=("x is public, or a release that was paid for.", *self.problem.declarations),
         )
+
+    @cleared
+    @silent()
+    def run(self, records: Any, randomness: Randomness) -> ReleasedSolution:
+        """The noisy solution. Called by the ledger after the loss is reserved."""
+        y = perturbed(self.problem, self.x, self.problem.ingest(records), self.mu, randomness)
+        certificate = self.certificate(randomness)
         return ReleasedSolution(certificate, y, self.noise)

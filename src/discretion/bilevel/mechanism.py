@@ -8,9 +8,12 @@ from typing import Any
 
 from discretion.bilevel.constants import Constants
 from discretion.bilevel.problem import BilevelProblem
-from discretion.privacy import Certificate, Ledger, Neighbours, PrivacyLoss, Randomness, Release, SystemRandomness
+from discretion.privacy import Certificate, Ledger, Neighbours, PrivacyLoss, Randomness, Release
 from discretion.privacy.frames import cleared
+from discretion.privacy.noise import source_of
+from discretion.privacy.paid import ledger_at
 from discretion.privacy.units import whose_rows
+from discretion.privacy.verification import Sentences
 
 __all__ = ["PUBLIC", "BilevelMechanism", "ProblemMechanism", "run_on"]
 
@@ -64,15 +67,14 @@ class BilevelMechanism(ABC):
             raise ValueError(f"This is for {self.total:,} records in all; give that number as n.")
         return self.loss
 
-    def certificate(
-        self,
-        randomness: Randomness,
-        *,
-        enforced: tuple[str, ...] = (),
-        declared: tuple[str, ...] = (),
-        limits: tuple[str, ...] = (),
-    ) -> Certificate:
+    @property
+    @abstractmethod
+    def sentences(self) -> Sentences:
+        """What its certificates state in words, besides what those of every mechanism do."""
+
+    def certificate(self, randomness: Randomness) -> Certificate:
         """The certificate of a run."""
+        said = self.sentences
         return Certificate.issue(
             self,
             n=self.total if self.n_is_public else None,
@@ -80,9 +82,9 @@ class BilevelMechanism(ABC):
             unit=self.unit,
             randomness=randomness,
             loss=self.loss,
-            enforced=enforced,
-            declared=(PUBLIC, *whose_rows(self.unit), *declared),
-            limits=limits,
+            enforced=said.enforced,
+            declared=(PUBLIC, *whose_rows(self.unit), *said.declared),
+            limits=said.limits,
         )
 
     @abstractmethod
@@ -123,6 +125,5 @@ class ProblemMechanism(BilevelMechanism):
 def run_on(mechanism: Any, records: Any, ledger: Ledger | str | Path | None, randomness: Randomness | None) -> Any:
     """A run, booked in the ledger, or in the one at that path, if there is one."""
     if ledger is not None:
-        ledger = Ledger.open(ledger) if isinstance(ledger, str | Path) else ledger
-        return ledger.run(mechanism, records, n=mechanism.total, randomness=randomness)
-    return mechanism.run(records, SystemRandomness() if randomness is None else randomness)
+        return ledger_at(ledger).run(mechanism, records, n=mechanism.total, randomness=randomness)
+    return mechanism.run(records, source_of(randomness))

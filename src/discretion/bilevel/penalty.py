@@ -33,6 +33,7 @@ from discretion.privacy.clipping import clipped_sum
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
+from discretion.privacy.verification import Sentences
 
 __all__ = ["PenaltyDescent", "PenaltyRelease"]
 
@@ -178,6 +179,15 @@ class PenaltyDescent(ProblemMechanism):
             unknown=unknown,
         )
 
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        return Sentences(
+            enforced=(CLIPPED,),
+            declared=(OWN, *self.problem.partition),
+            limits=("All iterates, inner ones too, are public.", *not_covered(self.neighbours)),
+        )
+
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> PenaltyRelease:
@@ -224,12 +234,7 @@ class PenaltyDescent(ProblemMechanism):
             released.append(q)
             x = domain.clamp((x - self.rate * q)[None])[0]
             path.append(x)
-        certificate = self.certificate(
-            randomness,
-            enforced=(CLIPPED,),
-            declared=(OWN, *problem.partition),
-            limits=("All iterates, inner ones too, are public.", *not_covered(self.neighbours)),
-        )
+        certificate = self.certificate(randomness)
         out = public_output(self.output, np.array(path), np.array(released), randomness)
         return PenaltyRelease(certificate, out, np.array(path), np.array(released), y, z, self.report())
 

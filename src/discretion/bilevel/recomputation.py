@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from discretion.bilevel.clipped import ClippedBilevel
-from discretion.bilevel.clipping import mu_of
+from discretion.bilevel.clipping import ClippedSteps, mu_of
 from discretion.bilevel.constants import Constants
 from discretion.bilevel.continuous import ConvexExponential
 from discretion.bilevel.counts import Counts, Layout
@@ -31,11 +33,11 @@ from discretion.bilevel.regularised import RegularisedExponential
 from discretion.bilevel.separable import SeparableDescent
 from discretion.bilevel.tuned import TunedModel
 from discretion.bilevel.warm_start import WarmStart
-from discretion.privacy import Neighbours, PrivacyLoss
+from discretion.privacy import BoundedRange, Certificate, GaussianDP, Neighbours, PrivacyLoss, SystemRandomness
 from discretion.privacy.clipping import AdaptiveClip
-from discretion.privacy.verification import LossOf, NotRecomputable, check_parameters
+from discretion.privacy.verification import LossOf, NotRecomputable, Sentences, SentencesOf, check_parameters
 
-__all__ = ["LOSSES", "MECHANISMS", "mechanism_of"]
+__all__ = ["LOSSES", "MECHANISMS", "SENTENCES", "mechanism_of"]
 
 _FAMILIES: dict[str, Any] = {
     "biased ridge": BiasedRidge,
@@ -212,10 +214,40 @@ def _loss_of(name: str) -> LossOf:
     """By the mechanism itself, if all of its parameters are those of the certificate."""
 
     def loss(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-        mechanism = mechanism_of(name, parameters, n, delta)
+        try:
+            mechanism = mechanism_of(name, parameters, n, delta)
+        except NotRecomputable as error:
+            raise NotRecomputable(str(error), partial(_least, name, parameters)) from None
         return mechanism.privacy_loss(mechanism.total if n is None else n)
 
     return loss
+
+
+def _least(name: str, parameters: Mapping[str, Any], neighbours: Neighbours) -> PrivacyLoss:
+    """What such a mechanism costs whatever its problem is: by the price that its own parameters name."""
+
+    def gaussian(mu: float) -> PrivacyLoss:
+        return GaussianDP(float(mu), neighbours=neighbours)
+
+    described = parameters.get("problem")
+    if isinstance(described, Mapping) and "neighbours" in described:
+        neighbours = Neighbours(described["neighbours"])
+    match name:
+        case ExponentialMechanism.name | ConvexExponential.name:
+            return BoundedRange(float(parameters["epsilon"]), neighbours=neighbours)
+        case InnerRelease.name | RegularisedExponential.name | PenaltyDescent.name:
+            return gaussian(parameters["mu"])
+        case Descent.name:
+            # With a batch mu is that before sampling, which takes the numbers of records to be known.
+            return gaussian(0.0 if parameters["batch"] is not None else parameters["mu"])
+        case WarmStart.name:
+            choice, descent = parameters["choice"], parameters["descent"]
+            first = _least(ExponentialMechanism.name, choice, neighbours)
+            return first + _least(Descent.name, descent, first.neighbours)
+        case ClippedBilevel.name:
+            numbers = parameters["steps"], float(parameters["noise_multiplier"])
+            return ClippedSteps(*numbers, neighbours, parameters["sample_rate"]).loss
+    return gaussian(0.0)
 
 
 def mechanism_of(name: str, parameters: Mapping[str, Any], n: int | None, delta: float) -> BilevelMechanism:
@@ -231,3 +263,12 @@ def mechanism_of(name: str, parameters: Mapping[str, Any], n: int | None, delta:
 
 LOSSES: dict[str, LossOf] = {name: _loss_of(name) for name in MECHANISMS}
 """A `LossOf` for each mechanism whose certificate says all that its loss follows from."""
+
+
+def _sentences(made: Certificate) -> Sentences:
+    mechanism: Any = mechanism_of(made.mechanism, made.parameters, made.n, made.delta)
+    return Sentences.of(replace(mechanism, unit=made.unit).certificate(SystemRandomness()))
+
+
+SENTENCES: dict[str, SentencesOf] = dict.fromkeys(MECHANISMS, _sentences)
+"""What `verify` compares the sentences of these mechanisms with."""

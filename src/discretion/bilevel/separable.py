@@ -30,6 +30,7 @@ from discretion.privacy.clipping import AdaptiveClip, clipped_sum, lengths
 from discretion.privacy.frames import cleared
 from discretion.privacy.lattice import lattice_spacing, to_lattice
 from discretion.privacy.quiet import silent
+from discretion.privacy.verification import Sentences
 
 __all__ = ["SeparableDescent", "SeparableRelease"]
 
@@ -206,6 +207,18 @@ class SeparableDescent(BilevelMechanism):
         check_count(self.count(records), self.records, self.neighbours)
         return self.records if self.n_is_public else None
 
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        return Sentences(
+            enforced=self.account.enforced,
+            declared=(
+                "The hypergradient of a record depends on that record, the point and public material alone: no state "
+                "passes from one record to another.",
+            ),
+            limits=("No inner solution is released.", *not_covered(self.neighbours)),
+        )
+
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> SeparableRelease:
@@ -230,15 +243,7 @@ class SeparableDescent(BilevelMechanism):
                 clip = adaptive.moved(clip, adaptive.fraction(inside, self.records, s_fraction, randomness))
             x = self.domain.clamp((x - self.rate * released[-1])[None])[0]
             path.append(x)
-        certificate = self.certificate(
-            randomness,
-            enforced=account.enforced,
-            declared=(
-                "The hypergradient of a record depends on that record, the point and public material alone: no state "
-                "passes from one record to another.",
-            ),
-            limits=("No inner solution is released.", *not_covered(self.neighbours)),
-        )
+        certificate = self.certificate(randomness)
         x = public_output(self.output, np.array(path), np.array(released), randomness)
         path, gradients = np.array(path), np.array(released)
         return SeparableRelease(certificate, x, path, gradients, np.array(noise), np.array(clips), self.report())

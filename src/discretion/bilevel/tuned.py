@@ -34,6 +34,7 @@ from discretion.privacy.clipping import clip
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
 from discretion.privacy.records import numbers
+from discretion.privacy.verification import Sentences
 
 __all__ = ["TunedModel", "TunedRelease"]
 
@@ -266,18 +267,10 @@ class TunedModel(BilevelMechanism):
         self._parts(records)
         return self.records
 
-    @cleared
-    @silent()
-    def run(self, records: Table, randomness: Randomness) -> TunedRelease:
-        """The penalty and the model. Called by the ledger after the loss is reserved."""
-        split, joined = self._parts(records)
-        chosen = self.choice.run(split, randomness)
-        coefficients = intercept = None
-        if self.mu is not None:
-            w = perturbed(self.whole, chosen.x, self.whole.ingest(joined), self.mu, randomness)
-            coefficients, intercept = self._unscaled(w)
-        certificate = self.certificate(
-            randomness,
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        return Sentences(
             enforced=(
                 f"Covariates are shortened to length {self.feature_bound:g}, row by row.",
                 "Responses are clipped to their range, or mapped to one of two labels, one by one.",
@@ -289,6 +282,18 @@ class TunedModel(BilevelMechanism):
             ),
             limits=() if self.mu is None else ("The model's last bits: the proof is for exact Gaussian noise.",),
         )
+
+    @cleared
+    @silent()
+    def run(self, records: Table, randomness: Randomness) -> TunedRelease:
+        """The penalty and the model. Called by the ledger after the loss is reserved."""
+        split, joined = self._parts(records)
+        chosen = self.choice.run(split, randomness)
+        coefficients = intercept = None
+        if self.mu is not None:
+            w = perturbed(self.whole, chosen.x, self.whole.ingest(joined), self.mu, randomness)
+            coefficients, intercept = self._unscaled(w)
+        certificate = self.certificate(randomness)
         return TunedRelease(certificate, self.problem.penalty(chosen.x), coefficients, intercept, self.report())
 
     def _parts(self, records: Table) -> tuple[SplitRecords, SplitRecords]:

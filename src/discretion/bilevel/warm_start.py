@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from discretion.bilevel.descent import LIMITS, Descent, DescentRelease
+from discretion.bilevel.descent import Descent, DescentRelease
 from discretion.bilevel.exponential import ExponentialMechanism
-from discretion.bilevel.mechanism import PUBLIC, ProblemMechanism, run_on
+from discretion.bilevel.mechanism import ProblemMechanism, run_on
 from discretion.bilevel.problem import BilevelProblem
 from discretion.privacy import BoundedRange, GaussianDP, Ledger, PrivacyLoss, Randomness, largest
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
-from discretion.privacy.units import whose_rows
+from discretion.privacy.verification import Sentences
 
 __all__ = ["WarmStart", "warm_start"]
 
@@ -73,20 +73,20 @@ class WarmStart(ProblemMechanism):
         descent["start"] = "the choice"
         return {"released": _RELEASED, "choice": self.choice.parameters(), "descent": descent}
 
+    @property
+    def sentences(self) -> Sentences:
+        """What its certificates state in words."""
+        said = self.descent.sentences
+        own = "The start is drawn exactly from a public list, by inner solutions as accurate as that needs."
+        return replace(said, enforced=(*said.enforced, own))
+
     @cleared
     @silent()
     def run(self, records: Any, randomness: Randomness) -> DescentRelease:
         """The path, which begins at the chosen point. Called by the ledger after the loss is reserved."""
         first = self.choice.run(records, randomness)
         found = replace(self.descent, start=np.array(first.x)).run(records, randomness)
-        once = (PUBLIC, *whose_rows(found.certificate.unit))
-        own = "The start is drawn exactly from a public list, by inner solutions as accurate as that needs."
-        certificate = self.certificate(
-            randomness,
-            enforced=(*found.certificate.enforced, own),
-            declared=tuple(each for each in found.certificate.declared if each not in once),
-            limits=LIMITS,
-        )
+        certificate = self.certificate(randomness)
         facts = replace(found.facts, epsilon=certificate.epsilon, delta=self.delta, start_is_chosen=True)
         return replace(found, certificate=certificate, facts=facts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from discretion.gp import Ball, Box
 from discretion.posterior.records import Floats, Records, checked_points
-from discretion.privacy import Ledger, Mechanism, Randomness, Release, SystemRandomness
+from discretion.privacy import Ledger, Mechanism, Randomness, Release
+from discretion.privacy.fits import run_fit
 from discretion.privacy.frames import cleared
-from discretion.privacy.noise import noise_id
-from discretion.privacy.quiet import quiet
-from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
-from discretion.privacy.unbooked import warn_unbooked
+from discretion.privacy.records import asked_table, regression_table
 
 __all__ = ["PrivateEstimator"]
 
@@ -51,18 +49,8 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
         """
         # How much noise there is does not matter here, and need not be solved for.
         apart: Any = copy(self).set_params(scale=1.0, epsilon=None)
-        table, response = apart._private(X, y, multi_output=np.ndim(self.response_range) == 2)
+        table, response = regression_table(apart, X, y, multi_output=np.ndim(self.response_range) == 2)
         return apart.mechanism(len(table), table.shape[1]).check(Records(table, response))
-
-    def _private(self, X: ArrayLike, y: ArrayLike, *, multi_output: bool = False) -> tuple[Floats, Floats]:
-        """X and y as scikit-learn checks them, once they are numbers: its messages quote what it can't convert."""
-        table: Any = plain_table(X)
-        response: Any = y if y is None else numbers(y, "y")
-        if y is not None:
-            check_shapes(table.shape, response.shape, multi_output)
-        checked: Any = validate_data(self, table, response, dtype=np.float64, y_numeric=True, multi_output=multi_output)
-        keep_columns(self, X, table)
-        return checked[0], np.asarray(checked[1], dtype=np.float64)
 
     def _points(self, X: ArrayLike) -> Floats:
         """Where a fitted estimator is asked, of as many columns as its records had."""
@@ -71,21 +59,7 @@ class PrivateEstimator(RegressorMixin, BaseEstimator):
 
     def _charged(self, mechanism: Mechanism, records: Records, n: int) -> Release:
         """Run the mechanism, through the ledger if there is one, which is told of n records."""
-        warn_unbooked(self.ledger, self.randomness)
-        with quiet():
-            return self._run(mechanism, records, n)
-
-    def _run(self, mechanism: Mechanism, records: Records, n: int) -> Release:
-        randomness = self.randomness
-        if randomness is not None and not randomness.bookable:
-            # A test seed starts anew at every fit, and the parameter stays as it was. Any other source goes on.
-            randomness = deepcopy(randomness)
-        if self.ledger is None:
-            randomness = SystemRandomness() if randomness is None else randomness
-            noise_id(randomness)  # refuses a source that repeats itself, as a ledger would
-            return mechanism.run(records, randomness)
-        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
-        return book.run(mechanism, records, n=n, randomness=randomness)
+        return run_fit(mechanism, records, n, ledger=self.ledger, randomness=self.randomness)
 
     def _domain(self, dimension: int | None) -> Any:
         """The public domain; a pair of numbers is a cube of as many dimensions as the records have."""

@@ -20,6 +20,7 @@ from discretion.posterior.records import Floats
 from discretion.posterior.units import OWNER, owned_records, unit_in_words
 from discretion.privacy import Ledger, Neighbours, PrivacyLoss, Randomness
 from discretion.privacy.frames import cleared
+from discretion.privacy.records import regression_table
 
 __all__ = ["KernelSum"]
 
@@ -192,7 +193,7 @@ class KernelSum(PrivateEstimator):
         BudgetExceeded
             If the ledger's budget can't pay; nothing was read.
         """
-        X, y = self._private(X, y, multi_output=np.ndim(self.response_range) == 2)
+        X, y = regression_table(self, X, y, multi_output=np.ndim(self.response_range) == 2)
         records = owned_records(X, y, units, self.contributions, self.randomness)
         count = len(records.covariates)
         mechanism = self.mechanism(count, X.shape[1])

@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from discretion.posterior.mechanism import PosteriorMechanism
 from discretion.posterior.thompson_mechanism import ThompsonMechanism
 from discretion.privacy import Certificate, PrivacyLoss, SystemRandomness
 from discretion.privacy.units import counted_by_ids
-from discretion.privacy.verification import LossOf, NotRecomputable, SentencesOf, check_parameters
+from discretion.privacy.verification import LossOf, NotRecomputable, Sentences, SentencesOf, check_parameters
 
 __all__ = [
     "LOSSES",
@@ -44,6 +45,7 @@ __all__ = [
     "kernel_sum_of",
     "lattice_loss_of",
     "lattice_of",
+    "lattice_sentences",
     "posterior_loss_of",
     "posterior_of",
     "thompson_loss_of",
@@ -206,16 +208,16 @@ LOSSES: dict[str, LossOf] = {
 
 
 def _sentences(of: Callable[..., Any]) -> SentencesOf:
-    """The assumptions of the mechanism that ``of`` makes; whether owners had ids is known from the sentences alone."""
+    """What the mechanism that ``of`` makes states; whether owners had ids is known from the sentences alone."""
 
-    def sentences(made: Certificate) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def sentences(made: Certificate) -> Sentences:
         mechanism = replace(of(made.parameters, made.delta), unit=made.unit)
         limited = counted_by_ids(made.enforced)
         if isinstance(mechanism, ThompsonMechanism):
             again = mechanism.certificate(SystemRandomness())
         else:
             again = mechanism.certificate(made.n, SystemRandomness(), limited=limited)
-        return again.enforced, again.declared
+        return Sentences.of(again)
 
     return sentences
 
@@ -226,7 +228,13 @@ SENTENCES: dict[str, SentencesOf] = {
     LatticeMechanism.name: _sentences(lattice_of),
     ThompsonMechanism.name: _sentences(thompson_of),
 }
-"""What `verify` compares the assumptions of these mechanisms with."""
+"""What `verify` compares the sentences of these mechanisms with."""
+
+
+def lattice_sentences(prior: Lattice) -> SentencesOf:
+    """For a release on a graph that has to be supplied, such as districts; instead of the entry in `SENTENCES`."""
+    return _sentences(partial(lattice_of, prior=prior))
+
 
 _OWN = ("name", "length_scale")
 

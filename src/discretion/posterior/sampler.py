@@ -21,6 +21,7 @@ from discretion.posterior.mechanism import Custodian, PathRelease, PosteriorMech
 from discretion.posterior.units import OWNER, owned_records, unit_in_words
 from discretion.privacy import Ledger, Mechanism, Neighbours, PrivacyLoss, Randomness
 from discretion.privacy.frames import cleared
+from discretion.privacy.records import regression_table
 
 __all__ = ["PosteriorSampler"]
 
@@ -336,7 +337,7 @@ class PosteriorSampler(PrivateEstimator):
         units: ArrayLike | None,
         runner: Callable[[PosteriorMechanism | LatticeMechanism], Mechanism],
     ) -> None:
-        X, y = self._private(X, y)
+        X, y = regression_table(self, X, y)
         records = owned_records(X, y, units, self.contributions, self.randomness)
         mechanism = self.mechanism(len(records.covariates), X.shape[1])
         if units is not None:

@@ -21,9 +21,10 @@ from discretion.gp.growing import GrowingPosterior
 from discretion.posterior.records import numbers
 from discretion.posterior.thompson_mechanism import ThompsonMechanism
 from discretion.posterior.thompson_release import NO_BEST, ThompsonRelease
-from discretion.privacy import Ledger, NotBookable, PublicError, Randomness, SystemRandomness
+from discretion.privacy import Ledger, NotBookable, PublicError, Randomness
+from discretion.privacy.delta import at_delta_of
 from discretion.privacy.frames import cleared
-from discretion.privacy.noise import noise_id
+from discretion.privacy.noise import noise_id, source_of
 from discretion.privacy.once import Alone, RunError, alone
 from discretion.privacy.paid import Paid, give_back, ledger_at
 from discretion.privacy.quiet import quiet
@@ -53,7 +54,7 @@ class ThompsonSampler:
     Threads may share one: a call waits for the one before it. A forked process may not use its parent's.
 
     Args:
-        mechanism: the public parameters.
+        mechanism: the public parameters. With a ledger, and no delta of its own, it states its epsilon at the ledger's.
         path: a file for the public state, the actions; if it exists, the run is taken up again from there. Others may
             read it; without a ledger nothing notices that an older copy of it is taken up.
         private: a file for the responses, readable by its owner alone; needed with `path`.
@@ -66,6 +67,7 @@ class ThompsonSampler:
         NotBookable: a ledger, and noise that can be replayed.
         BudgetExceeded, NeighbourMismatch: the ledger does not allow it.
         ValueError: one of `path` and `private` without the other.
+        TypeError: `randomness` is no source of noise.
     """
 
     def __init__(
@@ -79,11 +81,11 @@ class ThompsonSampler:
     ) -> None:
         if (path is None) != (private is None):
             raise ValueError("A run on disk needs both files: path for the actions, private for the responses.")
-        self.mechanism = mechanism
-        self.randomness = SystemRandomness() if randomness is None else randomness
+        self.randomness = source_of(randomness)
         if ledger is not None and self.randomness.bookable is not True:
             raise NotBookable("This source of noise can be replayed, so the run cannot be booked. Leave it out.")
         book = ledger_at(ledger)
+        self.mechanism = at_delta_of(mechanism, book)
         self._alone = Alone("sampler")
         self._played: list[Floats | None] = []  # the actions of each round; None for one that was lost
         self._told: set[int] = set()  # rounds whose responses are known; 0 is the history

@@ -31,6 +31,7 @@ from discretion.posterior.thompson_account import (
 )
 from discretion.posterior.thompson_release import ThompsonRelease
 from discretion.privacy import Certificate, Neighbours, PrivacyLoss, PublicError, Randomness
+from discretion.privacy.delta import UNSTATED
 from discretion.privacy.frames import cleared
 from discretion.privacy.units import each_row
 
@@ -91,7 +92,7 @@ class ThompsonMechanism:
         Posterior scales sigma_t: a constant, a function of the round t = 1, ..., T, or the schedule with a regret
         bound. The noise variance of a response is ``ridge^2 sigma_t^2``.
     delta : float
-        The delta at which the certificate states epsilon.
+        The delta at which the certificate states epsilon; by default that of the ledger that pays, else 1e-5.
     ridge : float, optional
         r, the same in all rounds; ``sqrt(1 + 2/T)`` by default (Chowdhury and Gopalan 2017).
     batch : int
@@ -124,7 +125,7 @@ class ThompsonMechanism:
     response_range: tuple[float, float]
     rounds: int
     schedule: float | Callable[[int], float] | ChowdhuryGopalan
-    delta: float = 1e-5
+    delta: float = UNSTATED
     ridge: float | None = None
     batch: int = 1
     history: int = 0
@@ -280,6 +281,13 @@ class ThompsonMechanism:
             raise ValueError(f"The schedule must give a positive finite scale for each round 1, ..., {self.rounds}.")
         scales.flags.writeable = False
         return scales
+
+    @property
+    def scale(self) -> float:
+        """sigma, where it is the same in all rounds; ValueError where it is not, see `scales`."""
+        if np.ptp(self.scales):
+            raise ValueError("The schedule gives each round a scale of its own: see scales, one a round.")
+        return float(self.scales[0])
 
     @property
     def points(self) -> int:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discretion.posterior.records import Floats, Records
-from discretion.privacy import PublicError, Randomness, SystemRandomness
+from discretion.privacy import PublicError, Randomness
 from discretion.privacy.frames import cleared
+from discretion.privacy.noise import source_of
 from discretion.privacy.quiet import quiet
 from discretion.privacy.units import each_row, same_unit
 
@@ -73,7 +74,7 @@ def bounded_contributions(ids: Any, most: int, randomness: Randomness | None = N
     if isinstance(most, bool) or int(most) != most or most < 1:
         raise ValueError(f"Records that a unit may keep are a whole number of at least 1; got {most!r}.")
     owners = checked_ids(ids)
-    source = SystemRandomness() if randomness is None else randomness
+    source = source_of(randomness)
     return limit_contributions(owners, int(most), source.uniform(len(owners)))
 
 

@@ -20,6 +20,7 @@ from discretion.privacy.ledger import (
     Ledger,
     LedgerError,
     MechanismFailed,
+    NewerVersion,
     State,
     Tampered,
     UnitMismatch,
@@ -42,7 +43,7 @@ from discretion.privacy.profiles import BestOf, LaplaceDP, PrivacyProfile, Subsa
 from discretion.privacy.quiet import quiet
 from discretion.privacy.release import Certificate, NotBookable, Release
 from discretion.privacy.signing import BadSignature, SignedCertificate
-from discretion.privacy.verification import Verification, verify
+from discretion.privacy.verification import Sentences, Verification, verify
 
 __all__ = [
     "BadSignature",
@@ -66,6 +67,7 @@ __all__ = [
     "MechanismFailed",
     "NeighbourMismatch",
     "Neighbours",
+    "NewerVersion",
     "NotBookable",
     "PrivacyLoss",
     "PrivacyProfile",
@@ -76,6 +78,7 @@ __all__ = [
     "RenyiCurve",
     "RepeatedNoise",
     "SeededRandomness",
+    "Sentences",
     "SignedCertificate",
     "State",
     "SubsampledGaussian",

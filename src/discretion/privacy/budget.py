@@ -25,7 +25,7 @@ from discretion.privacy.loss import (
     PureDP,
 )
 
-__all__ = ["Budget", "BudgetExceeded", "Composing", "round_down"]
+__all__ = ["OVERDRAWN", "Budget", "BudgetExceeded", "Composing", "round_down"]
 
 Parts = Sequence[tuple[PrivacyLoss, int]]
 """Losses, and how often each was spent."""
@@ -44,26 +44,36 @@ class Composing(StrEnum):
     """One Renyi order, fixed beforehand: proved also for losses that were chosen after seeing earlier releases."""
 
 
+OVERDRAWN = (
+    "The budget is overdrawn, by what was recorded afterwards: no release fits any more, and all together are as "
+    "private as the epsilon spent says, not as the budget does."
+)
+
+
 class BudgetExceeded(LedgerError):
     """The loss asked for does not fit into what is left of the budget. Nothing was written.
 
     All epsilons are at the ledger's delta: `budget`, `spent` (so far), `asked` (the loss by itself) and
     `together` (spent and asked composed, which is what must not exceed the budget; composition is not
-    addition).
+    addition). `mend` is what to do, in words.
     """
 
-    def __init__(self, budget: float, spent: float, asked: float, together: float, delta: float) -> None:
+    def __init__(
+        self, budget: float, spent: float, asked: float, together: float, delta: float, mend: str | None = None
+    ) -> None:
         self.budget, self.spent, self.asked, self.together, self.delta = budget, spent, asked, together, delta
+        if mend is None:
+            mend = OVERDRAWN if spent > budget else "Ask for less, by more noise or fewer releases."
+        self.mend = mend
         self.remaining = _difference(budget, spent)
         super().__init__(
             f"The privacy budget does not allow this: budget epsilon {budget!r}, spent {round_up(spent, 4)}, "
             f"remaining {round_down(self.remaining, 4)}, asked {round_up(asked, 4)}, "
-            f"together {round_up(together, 4)} (at delta {delta!r}). Nothing was spent. "
-            "Ask for less, by more noise or fewer releases."
+            f"together {round_up(together, 4)} (at delta {delta!r}). Nothing was spent. {mend}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.budget, self.spent, self.asked, self.together, self.delta)
+        return type(self), (self.budget, self.spent, self.asked, self.together, self.delta, self.mend)
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,8 @@ class Budget:
         if loss.neighbours is not self.neighbours:
             raise NeighbourMismatch(
                 f"This budget is for {self.neighbours.value} neighbours and the loss for "
-                f"{loss.neighbours.value} neighbours; they do not add. Use a mechanism for the former."
+                f"{loss.neighbours.value} neighbours; they do not add. Use a mechanism for the former, or a ledger of "
+                f'the latter: neighbours="{loss.neighbours.value}" (--neighbours {loss.neighbours.value}).'
             )
         return loss.to_dict(self.delta or None) if self.order is None else loss._described((self.order - 1.0,))
 
@@ -145,15 +156,15 @@ class Budget:
         least = 1e-3 * self.epsilon
         return largest(fits, least, self.epsilon, relative_tolerance=1e-3) if fits(least) else 0.0
 
-    def check(self, spent: Parts, asked: PrivacyLoss, together: Parts) -> None:
+    def check(self, spent: Parts, asked: PrivacyLoss, together: Parts, *, mend: str | None = None) -> None:
         """Whether one more loss fits beside those spent; `together` is all of them.
 
         Raises:
-            BudgetExceeded: it does not.
+            BudgetExceeded: it does not; `mend` is then what it says to do.
         """
         if not self.allows(together):
             before, alone, after = (self.spent(parts).epsilon for parts in (spent, [(asked, 1)], together))
-            raise BudgetExceeded(self.epsilon, before, alone, after, self.delta)
+            raise BudgetExceeded(self.epsilon, before, alone, after, self.delta, mend)
 
     def allows(self, parts: Parts) -> bool:
         """Whether the losses together cost at most the budget: as exact decimals where all are pure."""

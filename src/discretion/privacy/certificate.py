@@ -12,10 +12,11 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import Enum
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -49,6 +50,7 @@ TEST_ONLY = "TEST ONLY"
 LINES, WIDTH = 40, 100
 """Size of the page."""
 
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -107,12 +109,39 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_LEFT_OUT = "Left out by rule: "
+
+
+def left_out(rules: Iterable[str], n: int | None) -> str:
+    """The limit of a certificate whose rows passed public rules first: `rules` say which rows did not."""
+    return f"{_LEFT_OUT}{', '.join(rules)}{_kept(n)}"
+
+
+def says_left_out(text: str, n: int | None) -> bool:
+    """Whether a sentence is one of `left_out`, which follows from the reading of a table and from no parameter."""
+    return text.startswith(_LEFT_OUT) and text.endswith(_kept(n))
+
+
+def _kept(n: int | None) -> str:
+    return f". The guarantee protects the records kept{'' if n is None else ', given how many were kept'}."
+
+
+@cache
 def library_version() -> str:
-    """The installed version of this library, or "unknown" where it runs without being installed."""
+    """The installed version of this library, or "unknown" where it runs without being installed; looked up once."""
     try:
         return version("discretion")
     except PackageNotFoundError:
         return "unknown"
+
+
+def is_later(version: str) -> bool:
+    """Whether that is a later version of this library than this one; of words that are none, no."""
+    this, that = (
+        [int(each or 0) for each in found.groups()] if (found := _VERSION.match(each)) else None
+        for each in (library_version(), version)
+    )
+    return this is not None and that is not None and that > this
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,19 @@ from enum import StrEnum
 from typing import Any
 
 from discretion.privacy.certificate import Certificate, canonical
-from discretion.privacy.loss import PrivacyLoss
+from discretion.privacy.loss import PrivacyLoss, UnknownLoss
 
 __all__ = [
     "STEP",
     "Event",
     "Intact",
     "LedgerError",
+    "NewerVersion",
     "Opening",
     "Overtaken",
     "State",
     "Tampered",
+    "check_layout",
     "export",
     "key",
     "parting",
@@ -49,6 +51,10 @@ class Tampered(LedgerError):
     """The ledger is not what this library wrote there: somebody edited it, cut it short, or put in an older copy."""
 
 
+class NewerVersion(LedgerError):
+    """A newer version of this library wrote to the ledger, in a way that this one can't judge."""
+
+
 class Overtaken(LedgerError):
     """The entry went on, or ended, without the run that asks: from another copy of its file. It stays so."""
 
@@ -60,6 +66,9 @@ def readable(place: str) -> Iterator[None]:
         yield
     except LedgerError:
         raise
+    except UnknownLoss as error:
+        # An edited loss is found by its digest before it is read.
+        raise NewerVersion(f"{place} was written by a newer version of discretion. {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         kind = type(error).__name__
     else:
@@ -219,6 +228,26 @@ def follow(
     return Intact(number, len(states), f"{number}:{digest}")
 
 
+def check_layout(place: str, layout: int) -> None:
+    """Refuse a ledger of another layout, with the way out.
+
+    Raises:
+        NewerVersion: of a later one.
+        LedgerError: of an earlier one.
+    """
+    if layout > LAYOUT:
+        raise NewerVersion(
+            f"{place} was written by a newer version of discretion: its layout is {layout}, and this "
+            f"version reads {LAYOUT}. Upgrade discretion."
+        )
+    if layout < LAYOUT:
+        raise LedgerError(
+            f"{place} is a ledger of layout {layout}, from before ledgers were chained; this version reads {LAYOUT}. "
+            "Make a new ledger with the same budget and reserve in it what the old one spent: docs/ledger.md, "
+            "'Ledgers of layout 1', has the lines for it."
+        )
+
+
 _MEND = (
     "Release nothing more on it. Bring back the latest copy that verifies, and reserve again whatever was released "
     "since then."
@@ -300,6 +329,7 @@ def read_export(lines: Iterable[str], *, head: str | None = None, certificates: 
     parsed = _parsed(lines)
     try:
         first = next(parsed)
+        check_layout("The export", first["ledger"]["layout"])
         opening, opened = Opening(**first["ledger"]), str(first["digest"])
     except (KeyError, TypeError, StopIteration):
         raise LedgerError("This is neither a ledger nor the export of one: its first line is no ledger's.") from None

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from .conversion import LEAST_EXCESS
-from .loss import _READERS, Neighbours, _read_labels
+from .loss import Neighbours
+from .loss.base import READERS, read_labels
 from .profiles import SubsampledGaussian, amplified
 
 __all__ = ["FixedSizeGaussian"]
@@ -115,6 +116,6 @@ def _log_cells(tails: Array) -> Array:
     return tails[:, :-1] + np.log(-np.expm1(np.diff(tails)))
 
 
-_READERS["fixed-size-gaussian"] = lambda d: FixedSizeGaussian(
-    float(d["probability"]), float(d["noise_multiplier"]), **_read_labels(d)
+READERS["fixed-size-gaussian"] = lambda d: FixedSizeGaussian(
+    float(d["probability"]), float(d["noise_multiplier"]), **read_labels(d)
 )

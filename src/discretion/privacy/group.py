@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .loss import BoundedRange, Composition, GaussianDP, PrivacyLoss, PureDP, RenyiCurve, _Table
+from .loss import BoundedRange, Composition, GaussianDP, PrivacyLoss, PureDP, RenyiCurve
+from .loss.curve import RenyiTable
 from .profiles import BestOf, LaplaceDP, PrivacyProfile
 
 __all__ = ["MOST_IN_A_GROUP", "group_loss", "group_renyi"]
@@ -187,11 +188,11 @@ def _orders(supremum: float) -> Array:
     return supremum / (1.0 + np.exp(-np.linspace(low, high, math.ceil((high - low) / _SPACING))))
 
 
-def _tabled(excess: Array, values: Array, limit: float) -> _Table:
+def _tabled(excess: Array, values: Array, limit: float) -> RenyiTable:
     kept = np.isfinite(values)
     raised = values[kept] * (1.0 + 1e-12)
     last = limit * (1.0 + 2e-12)
-    return _Table(tuple(excess[kept].tolist()), tuple(raised.tolist()), last if math.isfinite(last) else None)
+    return RenyiTable(tuple(excess[kept].tolist()), tuple(raised.tolist()), last if math.isfinite(last) else None)
 
 
 # --- Privacy profiles -------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discretion.privacy.budget import OVERDRAWN
 from discretion.privacy.conversion import round_up, round_up_significant
 from discretion.privacy.loss import Neighbours, PrivacyLoss
 from discretion.privacy.power import attack_power, guessing
@@ -355,6 +356,7 @@ def ledger_card(book: Ledger, entries: bool = True) -> str:
             ("Budget", f"epsilon {book.epsilon:g} at delta {book.delta:g} ({book.neighbours} neighbours)"),
             ("Spent", f"epsilon {_epsilon(spent)}, {together}{until}"),
             *([("Units", f"{TOGETHER}{f' They are: {named}.' if entries else ''}")] if different else []),
+            *([("Overdrawn", OVERDRAWN)] if book.overdrawn() else []),
             ("Left", f"epsilon {_down(left)}, a figure to plan with: losses add, epsilons do not"),
             ("Next", f"a {kind} release of epsilon up to about {_down(room)} would be accepted"),
         ]

@@ -18,7 +18,8 @@ import numpy as np
 
 from .composition import dominating_pair
 from .fixed_size import FixedSizeGaussian
-from .loss import BoundedRange, Composition, GaussianDP, Neighbours, PrivacyLoss, PureDP, RenyiCurve, _compose
+from .loss import BoundedRange, Composition, GaussianDP, Neighbours, PrivacyLoss, PureDP, RenyiCurve
+from .loss.composition import compose
 from .mechanism import Checked, Mechanism, PublicError
 from .noise import SystemRandomness
 from .profiles import LaplaceDP, PrivacyProfile, SubsampledGaussian
@@ -94,7 +95,7 @@ def to_dp_event(loss: PrivacyLoss, *, delta: float | None = None) -> DpEvent:
         else:
             found.append(event if count == 1 else events.SelfComposedDpEvent(event, count))
     if others:
-        found.append(_stated(_compose(others), delta))
+        found.append(_stated(compose(others), delta))
     return found[0] if len(found) == 1 else events.ComposedDpEvent(found)
 
 

@@ -19,18 +19,30 @@ import numpy as np
 
 from discretion.privacy import chain
 from discretion.privacy.budget import Budget, BudgetExceeded, Composing
-from discretion.privacy.certificate import Certificate, canonical, library_version, public_json, utc_now
-from discretion.privacy.chain import LAYOUT, STEP, Intact, LedgerError, Opening, Overtaken, State, Tampered, readable
+from discretion.privacy.certificate import Certificate, canonical, is_later, library_version, public_json, utc_now
+from discretion.privacy.chain import (
+    LAYOUT,
+    STEP,
+    Intact,
+    LedgerError,
+    NewerVersion,
+    Opening,
+    Overtaken,
+    State,
+    Tampered,
+    check_layout,
+    readable,
+)
 from discretion.privacy.failure import Failure, MechanismFailed, attempt
 from discretion.privacy.fingerprint import fingerprint
 from discretion.privacy.frames import cleared
 from discretion.privacy.journal import Journal, Known, openings, read_loss
 from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss
 from discretion.privacy.mechanism import Checked, Mechanism, PublicError
-from discretion.privacy.noise import Randomness, RepeatedNoise, SeededRandomness, SystemRandomness, noise_id
+from discretion.privacy.noise import Randomness, RepeatedNoise, SeededRandomness, noise_id, source_of
 from discretion.privacy.release import NotBookable, Release
-from discretion.privacy.store import Session, check_layout, store_at
-from discretion.privacy.units import booked_unit, same_unit
+from discretion.privacy.store import Session, store_at
+from discretion.privacy.units import booked_unit, certifies, same_unit
 
 __all__ = [
     "BudgetExceeded",
@@ -39,11 +51,20 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MechanismFailed",
+    "NewerVersion",
     "State",
     "Tampered",
     "UnitMismatch",
     "ledgers",
 ]
+
+
+PAST = "past"
+"""Marks, in its description, an entry that was recorded afterwards."""
+_AFTERWARDS = (
+    "What has happened counts all the same: overdraw=True (--overdraw) records it; from then on the ledger says that "
+    "its budget is overdrawn, and refuses further releases."
+)
 
 
 class UnitMismatch(ValueError):
@@ -62,6 +83,7 @@ class Entry:
         loss: what it cost.
         reason: why it failed, if it did.
         step: the checksum of the public file of its run at the newest step, if there was one.
+        library: the version of this library that wrote it; None of versions that did not say.
     """
 
     id: int
@@ -72,6 +94,12 @@ class Entry:
     loss: PrivacyLoss
     reason: str | None = None
     step: str | None = None
+    library: str | None = None
+
+    @property
+    def past(self) -> bool:
+        """Whether it was recorded afterwards, for a release that was made without the ledger."""
+        return self.description.get(PAST) is True
 
 
 @dataclass(frozen=True)
@@ -150,7 +178,7 @@ class Ledger:
         dataset: str,
         epsilon: float,
         delta: float,
-        neighbours: Neighbours = Neighbours.REPLACE,
+        neighbours: Neighbours | str = Neighbours.REPLACE,
         composition: Composing | str = Composing.RENYI,
         order: float | None = None,
         fingerprint: str | None = None,
@@ -173,7 +201,7 @@ class Ledger:
         """
         if not isinstance(dataset, str) or not dataset.strip():
             raise ValueError("Name the data set whose budget this is.")
-        budget = Budget(epsilon, delta, neighbours, Composing(composition), order)
+        budget = Budget(epsilon, delta, Neighbours(neighbours), Composing(composition), order)
         store = store_at(place)
         opening = Opening(
             id=str(uuid.uuid4()),
@@ -233,6 +261,16 @@ class Ledger:
     def _of(cls, journal: Journal, other_unit: bool = False) -> Self:
         laid = journal.opening
         order = None if laid.renyi_order is None else float(laid.renyi_order)
+        for what, word, known in (
+            ("rule of composition", laid.composition, Composing),
+            ("neighbour relation", laid.neighbours, Neighbours),
+        ):
+            if word not in set(known):
+                # The digest of the row has been checked: nobody edited it.
+                raise NewerVersion(
+                    f"{journal.store.place} was written by a newer version of discretion: its {what} is {word!r}, and "
+                    f"this version knows {', '.join(known)}. Upgrade discretion."
+                )
         rules = Neighbours(laid.neighbours), Composing(laid.composition), order
         return cls(journal, Budget(float(laid.epsilon), float(laid.delta), *rules), other_unit)
 
@@ -281,8 +319,9 @@ class Ledger:
             MechanismFailed: the mechanism failed in any other way; nothing of its message is kept.
             LedgerError: the ledger could not be written.
             ValueError: `mechanism` is none, or n is no positive whole number.
+            TypeError: `randomness` is no source of noise.
         """
-        randomness = SystemRandomness() if randomness is None else randomness
+        randomness = source_of(randomness)
         if randomness.bookable is not True or isinstance(randomness, SeededRandomness):
             raise NotBookable(
                 f"{type(randomness).__name__} can be replayed, so a release made with it cannot be booked. "
@@ -318,6 +357,8 @@ class Ledger:
         if isinstance(release, Failure):
             error = release.error(f"after its loss was reserved as entry {entry}, which stays spent")
             self.fail(entry, f"{type(error).__name__}: {error}")
+            if not isinstance(error, MechanismFailed):  # whose own words say so
+                error.add_note(f"The loss was reserved as entry {entry} of the ledger, which stays spent.")
             raise error
         self.book(entry)
         return release.booked(f"{self.id}#{entry}")
@@ -346,17 +387,36 @@ class Ledger:
             RepeatedNoise: an entry has that noise.
             LedgerError: the ledger could not be written.
         """
-        text = canonical(public_json(self.budget.describe(loss), "loss"))
-        name, judged = chain.key(text), read_loss(text)
-        about = canonical(public_json(description, "description"))
+        if PAST in description:
+            raise ValueError(f"{PAST!r} marks what record_past wrote: give that part of the description another name.")
         with self.journal.transaction(write=True, undone="Nothing was spent.") as (session, known):
             if noise is not None:
                 self._check_noise(session, noise)
-            self._check_unit(session, known, description.get("unit"))
-            self.budget.check(known.parts, judged, known.together_with(name, judged))
-            entry = known.entries + 1
-            self.journal.keep_loss(session, known, name, text)
-            self.journal.append(session, known, entry, State.RESERVED, description=about, loss=name, noise=noise)
+            return self._reserved(session, known, loss, description, noise=noise)[0]
+
+    def record_past(self, loss: PrivacyLoss, description: Mapping[str, Any], *, overdraw: bool = False) -> int:
+        """Write down a release that was made without this ledger, as booked: its loss counts, whether or not it fits.
+
+        For the steward, who finds that records were used elsewhere. It pays for nothing new, and undoes nothing.
+
+        Args:
+            loss: what was spent: that of the release's certificate, or what another tool stated (`PrivacyProfile`).
+            description: what it was, as in `reserve`; it is marked as recorded afterwards.
+            overdraw: record it even where the budget does not allow it. The ledger says so from then on, for good, and
+                refuses every further reservation.
+
+        Returns:
+            The number of the new entry.
+
+        Raises:
+            BudgetExceeded: the budget does not allow it, and `overdraw` was not given; nothing was written.
+            NeighbourMismatch, UnitMismatch, LedgerError: as for `reserve`.
+        """
+        about = dict(description) | {PAST: True}
+        with self.journal.transaction(write=True, undone="Nothing was written.") as (session, known):
+            entry, digest = self._reserved(session, known, loss, about, fits=not overdraw, mend=_AFTERWARDS)
+            after = replace(known, number=known.number + 1, digest=digest)
+            self.journal.append(session, after, entry, State.BOOKED)
         return entry
 
     def step(self, entry: int, checksum: str, *, after: list[str], noise: str) -> None:
@@ -401,6 +461,12 @@ class Ledger:
 
     # --- Asking: none of these writes
 
+    def overdrawn(self) -> bool:
+        """Whether more is spent than the budget allows, by what was recorded afterwards: nothing more may be."""
+        with self.journal.transaction() as (_, known):
+            pass
+        return not self.budget.allows(known.parts)
+
     def check_unit(self, unit: str) -> None:
         """Refuse a release for `unit`, in words, where earlier entries protect another; `reserve` does so as well.
 
@@ -439,22 +505,8 @@ class Ledger:
         Raises:
             LedgerError: the file can't be read, or its entries are out of order.
         """
-        found: dict[int, Entry] = {}
         with self.journal.transaction() as (session, known), readable(self.place):
-            # In one pass over the events in order, which no index can stand in for.
-            for event, _, _ in self.journal.events(session):
-                if event.state == STEP:
-                    found[event.entry] = replace(found[event.entry], step=event.reason)
-                    continue
-                state = State(event.state)
-                if state is State.RESERVED:
-                    about, (loss, _) = json.loads(event.description or ""), known.counts[event.loss or ""]
-                    if event.entry != len(found) + 1:
-                        raise ValueError("Entries are out of order.")
-                    found[event.entry] = Entry(event.entry, state, event.who, event.created, about, loss)
-                else:
-                    found[event.entry] = replace(found[event.entry], state=state, reason=event.reason)
-        return list(found.values())
+            return self._entries(session, known)
 
     def _repr_html_(self) -> str:
         from discretion.privacy import html
@@ -483,6 +535,8 @@ class Ledger:
     def verify(self, head: str | None = None, certificates: Sequence[Certificate] = ()) -> Intact:
         """Check every link of the chain, every loss, the order of events, and that the budget was kept to.
 
+        What was recorded afterwards may exceed it (`overdrawn`); nothing may have been reserved since then.
+
         Args:
             head: one that was kept; the ledger must still contain it.
             certificates: of releases booked here; each must be booked, for the same mechanism and parameters.
@@ -499,8 +553,8 @@ class Ledger:
             self.journal.store.check(session)
             events = self.journal.events(session)
             found = chain.follow(opening, opening.digest, events, head=head, certificates=certificates)
-        if not self.budget.allows(known.parts):
-            raise Tampered(f"{self.place}: more is reserved than the budget allows. Somebody wrote past this library.")
+            if not self.budget.allows(known.parts) and not self._kept_to(entries := self._entries(session, known)):
+                raise self._overspent(entries)
         return found
 
     def export(self) -> Iterator[str]:
@@ -530,6 +584,67 @@ class Ledger:
             )
 
     # --- Inside
+
+    def _overspent(self, entries: list[Entry]) -> LedgerError:
+        """Why more is reserved than the budget allows by the rules of this version."""
+        writers = [self.journal.opening.library, *(entry.library for entry in entries)]
+        newer = next((each for each in writers if isinstance(each, str) and is_later(each)), None)
+        if newer is None:
+            return Tampered(f"{self.place}: more is reserved than the budget allows. Somebody wrote past this library.")
+        return NewerVersion(
+            f"{self.place} was written by a newer version of discretion, {newer[:40]}: by the rules of this one more "
+            "is reserved than the budget allows, and newer rules may add up to less. The chain is intact. Upgrade "
+            "discretion, and verify again."
+        )
+
+    def _reserved(
+        self,
+        session: Session,
+        known: Known,
+        loss: PrivacyLoss,
+        description: Mapping[str, Any],
+        *,
+        noise: str | None = None,
+        fits: bool = True,
+        mend: str | None = None,
+    ) -> tuple[int, str]:
+        """Write a new entry, which must fit into the budget or need not; its number, and the digest of its event."""
+        text = canonical(public_json(self.budget.describe(loss), "loss"))
+        name, judged = chain.key(text), read_loss(text)
+        # With what wrote it, so that an older version can tell a tighter rule from an entry past the budget.
+        about = canonical(public_json(dict(description) | {_WRITER: library_version()}, "description"))
+        self._check_unit(session, known, description.get("unit"))
+        if fits:
+            self.budget.check(known.parts, judged, known.together_with(name, judged), mend=mend)
+        entry = known.entries + 1
+        self.journal.keep_loss(session, known, name, text)
+        return entry, self.journal.append(
+            session, known, entry, State.RESERVED, description=about, loss=name, noise=noise
+        )
+
+    def _entries(self, session: Session, known: Known) -> list[Entry]:
+        found: dict[int, Entry] = {}
+        # In one pass over the events in order, which no index can stand in for.
+        for event, _, _ in self.journal.events(session):
+            if event.state == STEP:
+                found[event.entry] = replace(found[event.entry], step=event.reason)
+                continue
+            state = State(event.state)
+            if state is State.RESERVED:
+                about, (loss, _) = json.loads(event.description or ""), known.counts[event.loss or ""]
+                library = about.pop(_WRITER, None)
+                if event.entry != len(found) + 1:
+                    raise ValueError("Entries are out of order.")
+                found[event.entry] = Entry(event.entry, state, event.who, event.created, about, loss, library=library)
+            else:
+                found[event.entry] = replace(found[event.entry], state=state, reason=event.reason)
+        return list(found.values())
+
+    def _kept_to(self, entries: list[Entry]) -> bool:
+        """Whether the last entry that had to fit in did: what was recorded afterwards may follow it, not go before."""
+        had_to = [place for place, entry in enumerate(entries, 1) if not entry.past]
+        parts = [(entry.loss, 1) for entry in entries[: max(had_to, default=0)]]
+        return self.budget.allows(parts)
 
     def _end(self, entry: int, state: State, reason: str | None, after: list[str] | None = None) -> None:
         with self.journal.transaction(write=True, undone="The entry stays as it was, and its loss stays spent.") as (
@@ -574,7 +689,7 @@ class Ledger:
         if self.journal.knows_noise(session, noise):
             raise RepeatedNoise(
                 "A release was reserved with this very noise: its source was copied, or set back as by a virtual "
-                "machine's snapshot. Nothing was spent. Start the process and the machine afresh."
+                "machine's snapshot. Nothing was drawn with it. Start the process and the machine afresh."
             )
 
     def _kept(self, release: Any, mechanism: Mechanism, loss: PrivacyLoss, n: int) -> Release | Failure:
@@ -584,6 +699,9 @@ class Ledger:
         certificate = release.certificate
         if not certificate.bookable:
             return Failure("a TEST ONLY release", NotBookable)
+        if not certifies(booked_unit(mechanism), certificate.unit):
+            # The mechanism's `unit` is what the ledger compared with earlier entries, before anything was spent.
+            return Failure("a certificate of a unit that the mechanism does not name as its `unit`")
         claimed = PrivacyLoss.from_dict(certificate.loss)
         least = (1.0 - 1e-9) * loss.epsilon(certificate.delta)
         kept = (
@@ -606,6 +724,10 @@ def ledgers(place: str | os.PathLike[str]) -> list[Opening]:
         LedgerError: there is none there that this version reads.
     """
     return [opening for opening, _ in openings(store_at(place))]
+
+
+_WRITER = "library"
+"""Under which a reservation's description keeps the version that wrote it."""
 
 
 def _text(words: str) -> str:

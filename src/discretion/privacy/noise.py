@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-__all__ = ["Randomness", "RepeatedNoise", "SeededRandomness", "SystemRandomness", "noise_id"]
+__all__ = ["Randomness", "RepeatedNoise", "SeededRandomness", "SystemRandomness", "noise_id", "source_of"]
 
 Array = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -184,6 +184,22 @@ class SeededRandomness(_Bits):
 
     def __repr__(self) -> str:
         return f"SeededRandomness(seed={self._seed}, for tests only)"
+
+
+def source_of(randomness: Randomness | None) -> Randomness:
+    """The source itself; the operating system's where none is given.
+
+    Raises:
+        TypeError: it is none, such as the bare seed that other libraries take.
+    """
+    if randomness is None:
+        return SystemRandomness()
+    if not isinstance(randomness, Randomness) or isinstance(randomness, type):
+        raise TypeError(
+            f"randomness must be a source of noise, not {type(randomness).__name__}. Leave it out for the operating "
+            "system's, which takes no seed; for tests alone give SeededRandomness(3), which no ledger books."
+        )
+    return randomness
 
 
 def _size(shape: Any) -> int:

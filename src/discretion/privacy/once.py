@@ -46,7 +46,7 @@ class Alone:
         if os.getpid() != self._process:
             raise RunError(
                 f"This {self._what} was made before a fork and goes on in the other process; here it would draw the "
-                "same step a second time. Nothing was spent. Make it where it is used."
+                "same step a second time. Nothing was drawn. Make it where it is used."
             )
         with self._lock:
             if self._acting and not nested:

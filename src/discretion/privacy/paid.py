@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 from discretion.privacy.budget import Budget, BudgetExceeded
 from discretion.privacy.certificate import canonical, public_json
@@ -30,6 +30,12 @@ _NOTHING_RESERVED = (BudgetExceeded, NeighbourMismatch, UnitMismatch, RepeatedNo
 """Refusals after which it is certain that no entry has the run's name; after an interrupt one may."""
 
 
+@overload
+def ledger_at(ledger: None) -> None: ...
+@overload
+def ledger_at(ledger: Ledger | str | os.PathLike[str]) -> Ledger: ...
+@overload
+def ledger_at(ledger: Ledger | str | os.PathLike[str] | None) -> Ledger | None: ...
 def ledger_at(ledger: Ledger | str | os.PathLike[str] | None) -> Ledger | None:
     """The ledger, or the one at this path or URL: see `Ledger.open`."""
     return Ledger.open(ledger) if isinstance(ledger, str | os.PathLike) else ledger
@@ -166,6 +172,12 @@ class Paid:
             with self._refused():
                 self._ledger.book(self.entry, after=None if self._file is None else self._file.digests)
             self._state = State.BOOKED
+
+    def fail(self, reason: str) -> None:
+        """Tell the ledger that the run ended without a release, for a public reason. Its loss stays spent."""
+        if self._state is State.RESERVED:
+            self._ledger.fail(self.entry, reason)
+            self._state = State.FAILED
 
     @contextmanager
     def _refused(self) -> Iterator[None]:

@@ -16,19 +16,8 @@ from scipy.special import log_ndtr, ndtr
 
 from .composition import Hull, LossDistribution, discretise, dominating_pair
 from .conversion import LEAST_EXCESS, gaussian_delta, gaussian_epsilon
-from .loss import (
-    _READERS,
-    Guarantee,
-    NeighbourMismatch,
-    Neighbours,
-    PrivacyLoss,
-    PureDP,
-    _finite,
-    _labels,
-    _probability,
-    _read_labels,
-    _set_neighbours,
-)
+from .loss import Guarantee, NeighbourMismatch, Neighbours, PrivacyLoss, PureDP
+from .loss.base import READERS, checked_delta, checked_epsilon, labels, read_labels, set_neighbours
 
 __all__ = ["BestOf", "LaplaceDP", "PrivacyProfile", "SubsampledGaussian"]
 
@@ -69,7 +58,7 @@ class PrivacyProfile(PrivacyLoss):
     _numerical = True
 
     def __post_init__(self) -> None:
-        _set_neighbours(self)
+        set_neighbours(self)
         for name in ("epsilons", "deltas"):
             object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
         if not all(0 <= delta <= 1 for delta in self.deltas):
@@ -84,11 +73,11 @@ class PrivacyProfile(PrivacyLoss):
 
     def delta(self, epsilon: float) -> float:
         """Delta of the hull at `epsilon`, rounded up."""
-        return float(self._profile(np.array([_finite(epsilon)]))[0])
+        return float(self._profile(np.array([checked_epsilon(epsilon)]))[0])
 
     def guarantee(self, delta: float) -> Guarantee:
         """The least epsilon at which the hull has at most `delta`, rounded up; inf where it has none."""
-        delta = _probability(delta)
+        delta = checked_delta(delta)
         nodes, values = self._hull
         met = values <= delta
         epsilon = math.inf
@@ -136,7 +125,7 @@ class PrivacyProfile(PrivacyLoss):
             "type": "privacy-profile",
             "epsilons": list(self.epsilons),
             "deltas": list(self.deltas),
-            **_labels(self),
+            **labels(self),
         }
 
 
@@ -220,6 +209,8 @@ class LaplaceDP(PureDP):
     Proof: `docs/proofs/laplace.md`.
     """
 
+    _type = "laplace"
+
     rule: str = field(default="Laplace noise", kw_only=True)
 
     def _renyi(self, excess: Array) -> Array:
@@ -233,19 +224,16 @@ class LaplaceDP(PureDP):
 
     def guarantee(self, delta: float) -> Guarantee:
         """Exact epsilon at `delta`, rounded up; `epsilon_value` at delta = 0."""
-        e, delta = self.epsilon_value, _probability(delta)
+        e, delta = self.epsilon_value, checked_delta(delta)
         epsilon = e + 2 * math.log1p(-delta) + 8 * _UNIT * e
         return Guarantee(min(max(epsilon, 0.0), e), delta, None, self.rule, self.neighbours)
 
     def delta(self, epsilon: float) -> float:
         """Exact delta at `epsilon`, rounded up."""
-        return float(self._profile(np.array([_finite(epsilon)]))[0])
+        return float(self._profile(np.array([checked_epsilon(epsilon)]))[0])
 
     def _profile(self, epsilon: Array) -> Array:
         return np.minimum(-np.expm1(np.minimum(epsilon - self.epsilon_value, 0.0) / 2) * (1 + 4 * _UNIT), 1.0)
-
-    def _described(self, excess: tuple[float, ...]) -> dict[str, Any]:
-        return super()._described(excess) | {"type": "laplace"}
 
 
 # --- Poisson-subsampled Gaussian noise --------------------------------------------------------------
@@ -287,7 +275,7 @@ class SubsampledGaussian(PrivacyLoss):
     _numerical = True
 
     def __post_init__(self) -> None:
-        _set_neighbours(self)
+        set_neighbours(self)
         q, s = float(self.probability), float(self.noise_multiplier)
         if not (0 < q <= 1 and 0 < s < math.inf):
             raise ValueError(
@@ -342,11 +330,11 @@ class SubsampledGaussian(PrivacyLoss):
 
     def delta(self, epsilon: float) -> float:
         """Delta of the formula at `epsilon`, rounded up."""
-        return float(self._profile(np.array([_finite(epsilon)]))[0])
+        return float(self._profile(np.array([checked_epsilon(epsilon)]))[0])
 
     def guarantee(self, delta: float) -> Guarantee:
         """The least epsilon whose delta, by the formula, does not exceed `delta`; rounded up."""
-        delta = _probability(delta)
+        delta = checked_delta(delta)
         # no worse than without sampling
         high = float(gaussian_epsilon(self._distance / self.noise_multiplier * (1 + 2 * _UNIT), delta))
         if math.isfinite(high):
@@ -372,7 +360,7 @@ class SubsampledGaussian(PrivacyLoss):
             "type": "subsampled-gaussian",
             "probability": self.probability,
             "noise_multiplier": self.noise_multiplier,
-            **_labels(self),
+            **labels(self),
         }
 
 
@@ -420,9 +408,9 @@ def _sampled_log_moment(order: Array, q: float, u: float) -> Array:
     return np.where(spacing[:, 0] <= min(0.2, 0.25 / u), bound, np.inf)
 
 
-_READERS["privacy-profile"] = lambda d: PrivacyProfile(tuple(d["epsilons"]), tuple(d["deltas"]), **_read_labels(d))
-_READERS["best-of"] = lambda d: BestOf(tuple(PrivacyLoss.from_dict(part) for part in d["parts"]))
-_READERS["laplace"] = lambda d: LaplaceDP(float(d["epsilon"]), **_read_labels(d))
-_READERS["subsampled-gaussian"] = lambda d: SubsampledGaussian(
-    float(d["probability"]), float(d["noise_multiplier"]), **_read_labels(d)
+READERS["privacy-profile"] = lambda d: PrivacyProfile(tuple(d["epsilons"]), tuple(d["deltas"]), **read_labels(d))
+READERS["best-of"] = lambda d: BestOf(tuple(PrivacyLoss.from_dict(part) for part in d["parts"]))
+READERS["laplace"] = lambda d: LaplaceDP(float(d["epsilon"]), **read_labels(d))
+READERS["subsampled-gaussian"] = lambda d: SubsampledGaussian(
+    float(d["probability"]), float(d["noise_multiplier"]), **read_labels(d)
 )

@@ -13,7 +13,15 @@ from scipy.sparse import issparse
 from discretion.privacy.mechanism import PublicError
 from discretion.privacy.quiet import quiet
 
-__all__ = ["asked_table", "check_labelled", "check_shapes", "keep_columns", "numbers", "plain_table"]
+__all__ = [
+    "asked_table",
+    "check_labelled",
+    "check_shapes",
+    "keep_columns",
+    "numbers",
+    "plain_table",
+    "regression_table",
+]
 
 
 def check_labelled(records: Any) -> None:
@@ -66,6 +74,36 @@ def plain_table(X: Any) -> NDArray[np.float64]:
         found = "1D array" if table.ndim else "scalar array"
         raise PublicError(f"Expected 2D array, got {found} instead. Reshape your data: one row for each record.")
     return table
+
+
+def regression_table(
+    estimator: Any, X: Any, y: Any, *, multi_output: bool = False, fewest: int = 1
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """X and y of a regression as scikit-learn checks them, once they are numbers; the columns are kept.
+
+    Args:
+        fewest: least number of records; 0 where it is private.
+
+    Raises:
+        PublicError, TypeError, ValueError: what is not numbers, or does not fit; no value is named.
+    """
+    from sklearn.utils.validation import validate_data
+
+    table: Any = plain_table(X)
+    response: Any = None if y is None else numbers(y, "y")
+    if response is not None:
+        check_shapes(table.shape, response.shape, multi_output)
+    checked: Any = validate_data(
+        estimator,
+        table,
+        response,  # pyright: ignore[reportArgumentType]
+        dtype=np.float64,
+        y_numeric=True,
+        multi_output=multi_output,
+        ensure_min_samples=fewest,
+    )
+    keep_columns(estimator, X, table)
+    return checked[0], np.asarray(checked[1], dtype=np.float64)
 
 
 def keep_columns(estimator: Any, X: Any, table: NDArray[np.float64]) -> None:

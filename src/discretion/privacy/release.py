@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Self
@@ -15,6 +15,7 @@ from discretion.privacy.certificate import (
     TEST_ONLY,
     Certificate,
     canonical,
+    left_out,
     library_version,
     public_json,
     utc_now,
@@ -78,9 +79,13 @@ class Release:
             )
         return self._certified(replace(self.certificate, ledger_entry=ledger_entry))
 
-    def with_limits(self, *limits: str) -> Self:
-        """A copy of this release whose certificate names more that the promise does not cover, in sentences."""
-        return self._certified(replace(self.certificate, limits=self.certificate.limits + limits))
+    def leaving_out(self, rules: Iterable[str]) -> Self:
+        """A copy of this release whose certificate says which rows public rules left out, if any did."""
+        told = tuple(rules)
+        if not told:
+            return self
+        limit = left_out(told, self.certificate.n)
+        return self._certified(replace(self.certificate, limits=(*self.certificate.limits, limit)))
 
     def _certified(self, certificate: Certificate) -> Self:
         copy = object.__new__(type(self))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from discretion.privacy.chain import LAYOUT, LedgerError, Tampered
+from discretion.privacy.chain import LAYOUT, LedgerError, Tampered, check_layout
 
 __all__ = ["Session", "SqliteStore", "Store", "store_at"]
 
@@ -262,21 +262,6 @@ class _SqliteSession:
 
     def __call__(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, values).fetchall()
-
-
-def check_layout(place: str, layout: int) -> None:
-    """Refuse a ledger of another layout, with the way out."""
-    if layout > LAYOUT:
-        raise LedgerError(
-            f"{place} was written by a newer version of discretion: its layout is {layout}, and this "
-            f"version reads {LAYOUT}. Upgrade discretion."
-        )
-    if layout < LAYOUT:
-        raise LedgerError(
-            f"{place} is a ledger of layout {layout}, from before ledgers were chained; this version reads {LAYOUT}. "
-            "Make a new ledger with the same budget and reserve in it what the old one spent: docs/ledger.md, "
-            "'Ledgers of layout 1', has the lines for it."
-        )
 
 
 def _meaning(error: sqlite3.Error, undone: str, *, damaged: bool = False) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,33 @@ __all__ = ["Transcript"]
 _BEGUN = re.compile(rb"[0-9a-f]{0,64}|[0-9a-f]{64} (\{.*)?", re.DOTALL)
 """What a crash can leave of a line."""
 
+_MOST, _SHORT = 8, 60
+"""Of differences that a message lists, and of the letters of a value in it."""
+_WORDS = {"schema": "version of the file", "bookable": "bookable source of noise", "event": "kind of run"}
+
 _HELD: set[tuple[int, int, int]] = set()
 """Process, device and number of each file that is open here: a fork keeps the set, and not what it says."""
+
+
+def _differences(there: Any, here: Any) -> str:
+    """What differs between two headers, both public: names, with the values where they are short."""
+    found = [
+        f"{_WORDS.get(name, name.removeprefix('parameters.'))} ({one} there, {other} here)"
+        for name, one, other in _different("", there, here)
+    ]
+    more = [f"and {len(found) - _MOST} more"] if len(found) > _MOST else []
+    return ", ".join([*found[:_MOST], *more])
+
+
+def _different(name: str, there: Any, here: Any) -> Iterator[tuple[str, str, str]]:
+    """Dotted names of what differs, and both values."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for each in {**there, **here}:
+            yield from _different(f"{name}.{each}".lstrip("."), there.get(each), here.get(each))
+    elif canonical(there) != canonical(here):
+        texts = ("none" if value is None else canonical(value) for value in (there, here))
+        one, other = (text if len(text) <= _SHORT else "something longer" for text in texts)
+        yield name, one, other
 
 
 class Transcript:
@@ -106,8 +131,8 @@ class Transcript:
         name = str(found.pop("id", ""))
         if canonical(found) != canonical(public_json(header, "header")):
             raise RunError(
-                f"{self.path} is a run with other parameters, n, ledger, source of noise or diagnostics, or of another "
-                "version of this library. All were fixed with its first line: give the same, or another path."
+                f"{self.path} is a run with other parameters: {_differences(found, public_json(header, 'header'))}. "
+                "All were fixed with its first line: give the same, or another path."
             )
         return name
 

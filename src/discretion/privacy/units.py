@@ -10,6 +10,7 @@ __all__ = [
     "TOGETHER",
     "booked_unit",
     "by_unit",
+    "certifies",
     "counted_by_ids",
     "each_row",
     "mixed",
@@ -113,6 +114,12 @@ def booked_unit(mechanism: Any) -> str | None:
     """The unit of privacy of a mechanism's certificates, as far as it says so beforehand: `unit_in_words` or `unit`."""
     words = (getattr(mechanism, name, None) for name in ("unit_in_words", "unit"))
     return next((each for each in words if isinstance(each, str) and each.strip()), None)
+
+
+def certifies(booked: str | None, unit: str) -> bool:
+    """Whether a certificate may name `unit` where the ledger was told `booked`: the same one, or a row if it was told
+    none. A ledger can't hold apart units that it does not hear of before the loss is spent."""
+    return same_unit(unit, "one record" if booked is None else booked)
 
 
 def _head(unit: str) -> str:

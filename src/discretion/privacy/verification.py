@@ -8,18 +8,17 @@ verified nor refused: it is not checked.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from discretion.privacy.certificate import TEST_ONLY, Certificate, library_version, public_json
+from discretion.privacy.certificate import TEST_ONLY, Certificate, is_later, library_version, public_json, says_left_out
 from discretion.privacy.conversion import round_up, round_up_significant
-from discretion.privacy.loss import Guarantee, PrivacyLoss
+from discretion.privacy.loss import Guarantee, Neighbours, PrivacyLoss, UnknownLoss
 
-__all__ = ["LossOf", "NotRecomputable", "SentencesOf", "Verification", "check_parameters", "verify"]
+__all__ = ["LossOf", "NotRecomputable", "Sentences", "SentencesOf", "Verification", "check_parameters", "verify"]
 
 LossOf = Callable[[Mapping[str, Any], int | None, float], PrivacyLoss]
 """The privacy loss of a mechanism from its public parameters, as its certificate has them, from n and from delta.
@@ -28,21 +27,47 @@ It raises ValueError where they are not the parameters of such a mechanism, and 
 rests on is not in the certificate.
 """
 
-SentencesOf = Callable[[Certificate], tuple[tuple[str, ...], tuple[str, ...]]]
-"""What a mechanism with a certificate's parameters says that it enforces, and what it says that somebody declared.
 
-It raises ValueError where it can't tell.
-"""
+@dataclass(frozen=True)
+class Sentences:
+    """What a mechanism states in words.
+
+    Attributes:
+        enforced, declared, limits: as in a certificate.
+        complete: whether these are all; else they must be there, and others may stand beside them.
+    """
+
+    enforced: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    complete: bool = True
+
+    @classmethod
+    def of(cls, certificate: Certificate) -> Sentences:
+        """Those of a certificate."""
+        return cls(certificate.enforced, certificate.declared, certificate.limits)
+
+
+SentencesOf = Callable[[Certificate], Sentences]
+"""What a mechanism with a certificate's parameters states in words. It raises ValueError where it can't tell."""
 
 
 class NotRecomputable(ValueError):
-    """This version can't compute the loss again from the certificate, which says nothing against it."""
+    """This version can't compute the loss again from the certificate, which says nothing against it.
+
+    Attributes:
+        least: from the certificate's neighbour relation, a loss that is at most what the parameters cost: by what of
+            them can be read. A claim below it is refuted. None where nothing is known.
+    """
+
+    def __init__(self, message: str, least: Callable[[Neighbours], PrivacyLoss] | None = None) -> None:
+        super().__init__(message)
+        self.least = least
 
 
 ROUNDING = 1e-9
 """How far, relatively, a figure may lie below the computed one: another processor, another order of summation."""
 
-_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 _ORDERS = np.append(np.geomspace(1e-3, 1e6, 91), np.inf)
 _DELTAS = (1e-3, 1e-6, 1e-9)
 _EPSILONS = (0.0, 0.01, 0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -117,44 +142,64 @@ def verify(
     The loss is rebuilt from mechanism, parameters and n. Refused are an epsilon below that of the rebuilt or of the
     stored loss at the certificate's delta; a stored loss that is below the rebuilt one at any of its orders, in its
     limit or at other deltas (a ledger composes it); another neighbour relation; and, where the same version of this
-    library wrote it, another order or rule. Not checked is what this version has no recomputation for: a mechanism that
+    library wrote it, another order or rule. One that claims more than it needs, in epsilon or in its stored loss, is
+    true, and this is said (`differences`). Not checked is what this version has no recomputation for: a mechanism that
     `losses` does not name, one whose price rests on something that is not in the certificate, and parameters that a
-    later version wrote and this one can't read.
+    later version wrote and this one can't read; what of them can be read may still refute the claim.
 
     Args:
         certificate: what is to be verified.
         losses: a `LossOf` for each mechanism's name.
-        sentences: a `SentencesOf` for mechanisms whose assumptions follow from their parameters. A certificate of this
-            version with other sentences is refused; of another version they are told as differences.
+        sentences: a `SentencesOf` for mechanisms whose assumptions and limits follow from their parameters. A
+            certificate of this version with other sentences is refused; of another version they are told as
+            differences.
     """
     refused: list[str] = []
     differences: list[str] = []
     unchecked: list[str] = []
     computed: Guarantee | None = None
-    later = _later(certificate.library_version)
+    later = is_later(certificate.library_version)
     where = unchecked if later else refused
     before = f"It says that version {certificate.library_version} wrote it, later than this one. " if later else ""
+    least = None
     try:
         rebuilt = _attempt(lambda: _rebuilt(certificate, losses), f"{before}The loss cannot be computed again: ", where)
     except NotRecomputable as error:
-        rebuilt = None
+        rebuilt, of_rest = None, error.least
         unchecked += [f"This version has no recomputation for it: {error}"]
-    stored = _attempt(lambda: PrivacyLoss.from_dict(certificate.loss), "The stored loss cannot be read: ", refused)
+        if of_rest is not None:
+            least = _attempt(lambda: of_rest(certificate.neighbours), "What its parameters cost at least: ", where)
+    stored = _attempt(
+        lambda: PrivacyLoss.from_dict(certificate.loss),
+        f"{before}The stored loss cannot be read: ",
+        unchecked if later and not _kinds_known(certificate.loss) else refused,
+    )
     if stored is not None:
         refused += _too_small(certificate, stored.epsilon(certificate.delta), "the stored loss")
+    if least is not None:
+        refused += _too_small(certificate, least.epsilon(certificate.delta), "what of the parameters can be read")
     if rebuilt is not None:
         computed = rebuilt.guarantee(certificate.delta)
         refused += _too_small(certificate, computed.epsilon, "the parameters")
         if certificate.epsilon > computed.epsilon * (1.0 + 1e-6):
-            differences += [f"epsilon {certificate.epsilon!r} is more than the parameters need, {computed.epsilon!r}."]
+            differences += [
+                f"epsilon {certificate.epsilon!r} is more than the parameters need, {computed.epsilon!r}: what is "
+                "promised is true, and less than could be."
+            ]
         same = certificate.library_version == library_version()
         (refused if same else differences).extend(_other_route(certificate, computed))
         (refused if same else differences).extend(_other_words(certificate, sentences or {}))
-    for loss in (stored, rebuilt):
+    for loss in (stored, rebuilt, least):
         if loss is not None and loss.neighbours is not certificate.neighbours:
             refused += [f"The loss is for {loss.neighbours.value} neighbours, the certificate says otherwise."]
-    if stored is not None and rebuilt is not None and stored.neighbours is rebuilt.neighbours:
-        refused += _below(stored, rebuilt, certificate)
+    bound = least if rebuilt is None else rebuilt
+    as_it_would_be = rebuilt is not None and rebuilt.to_dict(certificate.delta or None) == certificate.loss
+    if stored is not None and bound is not None and stored.neighbours is bound.neighbours and not as_it_would_be:
+        low, high = _apart(stored, bound, certificate)
+        refused += low
+        if rebuilt is not None:
+            differences += high
+            refused += _of_other_kinds(rebuilt, certificate)
     return Verification(certificate, computed, tuple(dict.fromkeys(refused)), tuple(differences), tuple(unchecked))
 
 
@@ -174,15 +219,6 @@ def _rebuilt(certificate: Certificate, losses: Mapping[str, LossOf]) -> PrivacyL
         known = ", ".join(map(repr, losses)) or "none"
         raise NotRecomputable(f"no rule for the mechanism {certificate.mechanism!r} is at hand (there are: {known}).")
     return losses[certificate.mechanism](certificate.parameters, certificate.n, certificate.delta)
-
-
-def _later(version: str) -> bool:
-    """Whether that is a later version than this one; of words that are none, no."""
-    this, that = (
-        [int(each or 0) for each in found.groups()] if (found := _VERSION.match(each)) else None
-        for each in (library_version(), version)
-    )
-    return this is not None and that is not None and that > this
 
 
 def _attempt(call: Callable[[], PrivacyLoss], before: str, refused: list[str]) -> PrivacyLoss | None:
@@ -218,56 +254,67 @@ def _other_route(certificate: Certificate, computed: Guarantee) -> Iterator[str]
 
 
 def _other_words(certificate: Certificate, sentences: Mapping[str, SentencesOf]) -> Iterator[str]:
-    """Where the assumptions are not those that the mechanism states, in the order of the certificate."""
+    """Where the sentences are not those that the mechanism states, or not in their order."""
     if certificate.mechanism not in sentences:
         return
     try:
         wanted = sentences[certificate.mechanism](certificate)
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        yield f"Its sentences can't be written again, and were not compared: {error}"
         return
-    for kind, stated, follows in zip(
-        ("enforced", "declared"), (certificate.enforced, certificate.declared), wanted, strict=True
-    ):
-        for text in stated:
-            if text not in follows:
-                yield f"{text!r} is stated as {kind}, which does not follow from the parameters."
+    for kind, where in (("enforced", "as enforced"), ("declared", "as declared"), ("limits", "as a limit")):
+        stated, follows = getattr(certificate, kind), getattr(wanted, kind)
+        for text in () if not wanted.complete else stated:
+            if text not in follows and not (kind == "limits" and says_left_out(text, certificate.n)):
+                yield f"{text!r} is stated {where}, which does not follow from the parameters."
         for text in follows:
             if text not in stated:
-                yield f"{text!r} is not stated as {kind}, which follows from the parameters."
+                yield f"{text!r} is not stated {where}, which follows from the parameters."
 
 
-def _below(stored: PrivacyLoss, rebuilt: PrivacyLoss, certificate: Certificate) -> Iterator[str]:
-    """Where the stored loss says less than the rebuilt one, or than that one as it is stored; one place is enough.
+def _apart(stored: PrivacyLoss, needed: PrivacyLoss, certificate: Certificate) -> tuple[list[str], list[str]]:
+    """Where the stored loss says less than the one that is needed, and where more; of each the first place.
 
-    The table of a curve is a bound at every order, and between its own orders it may be the smaller one.
+    Of a curve a certificate stores a table, which is a bound at every order, and between its own orders it may be the
+    smaller one. So the stored loss is less if it lies below both the needed loss and that one as it would be stored,
+    and more if above both.
     """
-    description = rebuilt.to_dict(certificate.delta or None)
-    again = PrivacyLoss.from_dict(description)
+    again = PrivacyLoss.from_dict(needed.to_dict(certificate.delta or None))
     orders = np.unique(np.concatenate([_ORDERS, list(_tabulated(certificate.loss))]))
     orders = orders[orders > 0]
-    stated = stored.renyi_excess(orders)
-    needed = np.minimum(rebuilt.renyi_excess(orders), again.renyi_excess(orders))
-    # Near order 1 a computed divergence is off by a rounding error over the excess order.
-    with np.errstate(invalid="ignore"):
-        low = stated < needed * (1.0 - ROUNDING) - 2.0**-48 / orders
-    if low.any():
-        at = int(np.argmax(low))
-        yield (
-            f"the stored loss is {float(stated[at])!r} at the Renyi order {1.0 + float(orders[at])!r}, and "
-            f"{float(needed[at])!r} follows from the parameters."
-        )
-    for epsilon in _EPSILONS:
-        one, other = stored.delta(epsilon), min(rebuilt.delta(epsilon), again.delta(epsilon))
-        if not one >= other * (1.0 - ROUNDING) - 1e-15:
-            yield f"the stored loss gives delta {one!r} at epsilon {epsilon!r}, and the parameters give {other!r}."
-            return
-    for delta in (certificate.delta, *_DELTAS):
-        one, other = stored.epsilon(delta), min(rebuilt.epsilon(delta), again.epsilon(delta))
-        if not one >= other * (1.0 - ROUNDING):
-            yield f"the stored loss gives epsilon {one!r} at delta {delta!r}, and the parameters give {other!r}."
-            return
-    # Between the places looked at only a loss of the same kind is known to be no smaller.
-    kinds, wanted = _kinds(certificate.loss), _kinds(description)
+    losses = (stored, needed, again)
+    of_orders = zip(orders.tolist(), *(loss.renyi_excess(orders).tolist() for loss in losses), strict=True)
+
+    def looks() -> Iterator[tuple[str, float, float, float, float]]:
+        # Near order 1 a computed divergence is off by a rounding error over the excess order.
+        for x, one, *others in of_orders:
+            yield f"at the Renyi order {1.0 + x!r}", one, *_ends(others), 2.0**-48 / x
+        for e in _EPSILONS:
+            one, *others = (loss.delta(e) for loss in losses)
+            yield f"as delta at epsilon {e!r}", one, *_ends(others), 1e-15
+        for d in dict.fromkeys((certificate.delta, *_DELTAS)):
+            one, *others = (loss.epsilon(d) for loss in losses)
+            yield f"as epsilon at delta {d!r}", one, *_ends(others), 0.0
+
+    more: list[str] = []
+    for at, one, least, most, slack in looks():
+        if not one >= least * (1.0 - ROUNDING) - slack:
+            return [f"the stored loss gives {one!r} {at}, and {least!r} follows from the parameters."], []
+        if not more and not one <= most * (1.0 + 1e-6) + slack:
+            more = [
+                f"the stored loss gives {one!r} {at}, more than the parameters need, {most!r}: a ledger that takes it "
+                "counts more than it has to."
+            ]
+    return [], more
+
+
+def _ends(values: list[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _of_other_kinds(rebuilt: PrivacyLoss, certificate: Certificate) -> Iterator[str]:
+    """Between the places looked at only a loss of the same kind is known to be no smaller."""
+    kinds, wanted = _kinds(certificate.loss), _kinds(rebuilt.to_dict(certificate.delta or None))
     if kinds != wanted:
         yield f"the stored loss is of the kind {kinds}, and that of the parameters is {wanted}."
 
@@ -278,6 +325,17 @@ def _kinds(description: Any) -> str:
         return "none"
     parts = [part.get("loss", part) if isinstance(part, dict) else part for part in description.get("parts", ())]
     return str(description.get("type")) + (f" of ({', '.join(map(_kinds, parts))})" if parts else "")
+
+
+def _kinds_known(description: Any) -> bool:
+    """Whether the stored loss can't be read for another reason than that this version does not know its kind."""
+    try:
+        PrivacyLoss.from_dict(description)
+    except UnknownLoss:
+        return False
+    except (ValueError, ArithmeticError, AttributeError):
+        pass
+    return True
 
 
 def _tabulated(description: Any) -> Iterator[float]:

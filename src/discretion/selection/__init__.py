@@ -20,7 +20,7 @@ from discretion.selection.lower_bound import selection_lower_bound
 from discretion.selection.model_selection import NothingChosen, PrivateSearchCV
 from discretion.selection.outcome import Outcome, SelectionRelease
 from discretion.selection.proposals import DensityBox, Proposals
-from discretion.selection.recomputation import selection_losses
+from discretion.selection.recomputation import selection_losses, selection_sentences
 from discretion.selection.repetitions import (
     Binomial,
     Capped,
@@ -80,5 +80,6 @@ __all__ = [
     "selection_loss",
     "selection_losses",
     "selection_lower_bound",
+    "selection_sentences",
     "threshold_loss",
 ]

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from discretion.privacy import Ledger, LedgerError, Neighbours, PrivacyLoss, Randomness, State, SystemRandomness
+from discretion.privacy import LedgerError, Neighbours, PrivacyLoss, Randomness, State
 from discretion.privacy.certificate import canonical, public_json
+from discretion.privacy.fits import UNREMEMBERED
 from discretion.privacy.frames import cleared
-from discretion.privacy.paid import describes
+from discretion.privacy.noise import source_of
+from discretion.privacy.paid import describes, ledger_at
 from discretion.privacy.release import library_version
-from discretion.privacy.unbooked import UNREMEMBERED
 from discretion.selection.beforehand import check_number, check_price, check_proposals
 from discretion.selection.bounds import Rule
 from discretion.selection.disjoint import DisjointTuning
@@ -194,8 +195,8 @@ def _charged(
     save: Callable[[SelectionRelease], object],
     pick: Callable[[Any, Randomness], Any],
 ) -> SelectionRelease:
-    randomness = SystemRandomness() if randomness is None else randomness
-    book: Any = Ledger.open(ledger) if isinstance(ledger, str | os.PathLike) else ledger
+    randomness = source_of(randomness)
+    book: Any = ledger_at(ledger)
     if journal is None:
         picked = pick(records, randomness)
         if book is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,15 +21,14 @@ from discretion.privacy import (
     PrivacyLoss,
     PublicError,
     Randomness,
-    SystemRandomness,
     Unreachable,
     largest,
     round_up,
     smallest,
 )
+from discretion.privacy.fits import run_fit
 from discretion.privacy.frames import cleared
-from discretion.privacy.records import asked_table, check_shapes, keep_columns, numbers, plain_table
-from discretion.privacy.unbooked import warn_unbooked
+from discretion.privacy.records import asked_table, keep_columns, numbers, plain_table, regression_table
 from discretion.selection.linear import (
     ONE_RECORD,
     LabelledRecords,
@@ -109,19 +107,9 @@ class _PrivateLinear(BaseEstimator):
     def _fit(self, X: Floats, y: Floats) -> ModelRelease:
         mechanism: Any = self.mechanism(len(X), X.shape[1])
         records = LabelledRecords(X, y)
-        # A test seed starts anew at every fit, and the parameter stays as it was.
-        randomness = SystemRandomness() if self.randomness is None else self.randomness
-        if not randomness.bookable:
-            randomness = deepcopy(randomness)
-        warn_unbooked(self.ledger, self.randomness)
-        if self.ledger is None:
-            release: Any = mechanism.run(records, randomness)
-        else:
-            book = self.ledger if not isinstance(self.ledger, str | Path) else Ledger.open(self.ledger)
-            told = len(X) if mechanism.n_is_public else mechanism.most_records
-            release = book.run(mechanism, records, n=told, randomness=randomness)
-        self.release_ = release
-        return release
+        told = len(X) if mechanism.n_is_public else mechanism.most_records
+        self.release_ = run_fit(mechanism, records, told, ledger=self.ledger, randomness=self.randomness)
+        return self.release_
 
     def _decision(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
@@ -243,20 +231,7 @@ class PrivateRidge(RegressorMixin, _PrivateLinear):
             ValueError: bad shapes or values, before anything is charged.
             BudgetExceeded: the ledger can't pay; nothing was read.
         """
-        table: Any = plain_table(X)
-        response: Any = None if y is None else numbers(y, "y")
-        if response is not None:
-            check_shapes(table.shape, response.shape)
-        checked: Any = validate_data(
-            self,
-            table,
-            response,  # pyright: ignore[reportArgumentType]
-            dtype=np.float64,
-            y_numeric=True,
-            ensure_min_samples=self._fewest,
-        )
-        keep_columns(self, X, table)
-        release = self._fit(*checked)
+        release = self._fit(*regression_table(self, X, y, fewest=self._fewest))
         self.coef_, self.intercept_ = release.coefficients[0], float(release.intercepts[0])
         return self
 

@@ -193,7 +193,13 @@ class _LinearMechanism:
             raise ValueError("The number of records is public here: give it as n.")
         return int(n)
 
-    def _certificate(self, n: int, randomness: Randomness, *enforced: str) -> Certificate:
+    @property
+    def response_enforced(self) -> str:
+        """What is made of responses that should not be there, in the words of a certificate."""
+        raise NotImplementedError
+
+    def certificate(self, n: int | None, randomness: Randomness) -> Certificate:
+        """The certificate of a model of n records, which it names where their number is public."""
         told = n if self.n_is_public else None
         cap = () if self.n_is_public else (f"There are at most {self.most_records:,} records.",)
         return Certificate.issue(
@@ -203,7 +209,11 @@ class _LinearMechanism:
             unit=self.unit,
             randomness=randomness,
             loss=self.privacy_loss(told),
-            enforced=(f"Covariates are shortened to length {self.feature_bound:g}, row by row.", *enforced, *cap),
+            enforced=(
+                f"Covariates are shortened to length {self.feature_bound:g}, row by row.",
+                self.response_enforced,
+                *cap,
+            ),
             declared=whose_rows(self.unit),
             limits=("The last bits of the released numbers: the proof is for exact Gaussian noise.",),
         )
@@ -272,6 +282,11 @@ class RidgeMechanism(_LinearMechanism):
         mu = self.mu * (1.0 + rounding / ridge_sensitivity(self.neighbours))
         return GaussianDP(mu, neighbours=self.neighbours, rule="Gaussian noise on sums of products")
 
+    @property
+    def response_enforced(self) -> str:
+        low, high = self.response_range
+        return f"Responses are clipped to [{low:g}, {high:g}]."
+
     @cleared
     def run(self, records: LabelledRecords, randomness: Randomness) -> ModelRelease:
         """The released model. Called by the ledger after the loss is reserved."""
@@ -286,8 +301,7 @@ class RidgeMechanism(_LinearMechanism):
         values, vectors = np.linalg.eigh(A)
         w = vectors @ ((vectors.T @ b) / (np.maximum(values, 0.0) + self.alpha))
         coefficients, intercepts = self._unscaled(half * w[None, :])
-        certificate = self._certificate(len(X), randomness, f"Responses are clipped to [{low:g}, {high:g}].")
-        return ModelRelease(certificate, coefficients, intercepts + centre)
+        return ModelRelease(self.certificate(len(X), randomness), coefficients, intercepts + centre)
 
 
 # --- Logistic ---------------------------------------------------------------------------------------
@@ -463,6 +477,10 @@ class LogisticMechanism(_LinearMechanism):
         self.tolerance(len(records.covariates) if self.n_is_public else None)
         return found
 
+    @property
+    def response_enforced(self) -> str:
+        return "Labels outside the declared classes are refused."
+
     @cleared
     def run(self, records: LabelledRecords, randomness: Randomness) -> ModelRelease:
         """The released model. Called by the ledger after the loss is reserved."""
@@ -484,5 +502,4 @@ class LogisticMechanism(_LinearMechanism):
             ]
         )
         coefficients, intercepts = self._unscaled(W + noise * randomness.standard_normal(W.shape))
-        enforced = "Labels outside the declared classes are refused."
-        return ModelRelease(self._certificate(n, randomness, enforced), coefficients, intercepts)
+        return ModelRelease(self.certificate(n, randomness), coefficients, intercepts)

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discretion.privacy import Ledger, NeighbourMismatch, Neighbours, PrivacyLoss, PublicError, Randomness, Unreachable
 from discretion.privacy.frames import cleared
+from discretion.privacy.paid import ledger_at
 from discretion.privacy.records import asked_table, keep_columns, numbers, plain_table
 from discretion.selection.beforehand import check_price, check_validation, pair_of, rehearse
 from discretion.selection.bounds import Rule
@@ -110,6 +111,12 @@ class EstimatorMechanism:
     def parameters(self) -> dict[str, Any]:
         told = {key: v for key, v in self.estimator.get_params().items() if _last(key) not in ("ledger", "randomness")}
         return {"estimator": self.name} | {key: _plain(v) for key, v in told.items()}
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of privacy in words that the estimator declares, at any depth; None where it says nothing."""
+        told = (value for key, value in self.estimator.get_params().items() if _last(key) == "unit")
+        return next((each for each in told if isinstance(each, str) and each.strip()), None)
 
     @property
     def contributions(self) -> int:
@@ -489,7 +496,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """Refuse a ledger of another relation before the noise is searched for, which takes a while."""
         if self.ledger is None or self.epsilon is None:
             return
-        book = self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
+        book = ledger_at(self.ledger)
         with suppress(Unreachable):  # the search for the noise says more
             found = _loss_of(self._with(self.candidates()[0], self.epsilon), None if self._n_is_private() else n)
             if found.neighbours is not book.neighbours:

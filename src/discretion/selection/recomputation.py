@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from discretion.privacy import Neighbours, PrivacyLoss
-from discretion.privacy.verification import LossOf, NotRecomputable, check_parameters
+from discretion.privacy import Certificate, GaussianDP, Neighbours, PrivacyLoss, SystemRandomness
+from discretion.privacy.certificate import LIMITS
+from discretion.privacy.units import each_row
+from discretion.privacy.verification import LossOf, NotRecomputable, Sentences, SentencesOf, check_parameters
 from discretion.selection.disjoint import DisjointTuning
 from discretion.selection.extensions import SharedRate, Threshold
 from discretion.selection.learners import PrivateLogisticRegression, PrivateRidge
 from discretion.selection.linear import LogisticMechanism, RidgeMechanism
+from discretion.selection.outcome import Outcome
 from discretion.selection.pricing import Law, Stated
 from discretion.selection.proposals import DensityBox, Proposals
 from discretion.selection.repetitions import repetitions_from
 from discretion.selection.runs import RunLimit
 from discretion.selection.scores import NoisyScore, PublicScore, Score
-from discretion.selection.search import SelectionMechanism
+from discretion.selection.search import AS_DECLARED, OF_EVERY, RELEASED, TAKES_OVER, SelectionMechanism
 
-__all__ = ["linear_of", "search_of", "selection_losses"]
+__all__ = ["linear_of", "search_of", "selection_losses", "selection_sentences"]
 
 MOST_CANDIDATES = 10_000
 """Of which a certificate may tell for its loss to be computed again."""
@@ -43,10 +47,24 @@ def selection_losses(others: Mapping[str, LossOf]) -> dict[str, LossOf]:
     """
 
     def search(parameters: Mapping[str, Any], n: int | None, delta: float) -> PrivacyLoss:
-        found, stated = search_of(parameters, n, delta, others)
+        try:
+            found, stated = search_of(parameters, n, delta, others)
+        except NotRecomputable as error:
+            raise NotRecomputable(str(error), partial(_least, parameters, n, delta, others)) from None
         return found.as_stored(found.prices(stated, n)[1])
 
     return {name: _linear(name) for name in _LINEAR} | {SelectionMechanism.name: search}
+
+
+def selection_sentences(losses: Mapping[str, LossOf], others: Mapping[str, SentencesOf]) -> dict[str, SentencesOf]:
+    """What `verify` compares the sentences of searches and linear models with.
+
+    Args:
+        losses: as in `selection_losses`.
+        others: the sentences of other mechanisms, which may be candidates of a search.
+    """
+    linear = dict.fromkeys(_LINEAR, _linear_sentences)
+    return linear | {SelectionMechanism.name: partial(_search_sentences, losses=losses, others={**others, **linear})}
 
 
 # --- Linear models ----------------------------------------------------------------------------------
@@ -68,6 +86,11 @@ def linear_of(name: str, parameters: Mapping[str, Any], delta: float) -> RidgeMe
     mechanism = _LINEAR[name](delta=delta, **given)
     check_parameters(parameters, mechanism.parameters())
     return mechanism
+
+
+def _linear_sentences(made: Certificate) -> Sentences:
+    mechanism: Any = replace(linear_of(made.mechanism, made.parameters, made.delta), unit=made.unit)
+    return Sentences.of(mechanism.certificate(made.n, SystemRandomness()))
 
 
 def _linear(name: str) -> LossOf:
@@ -163,6 +186,47 @@ def search_of(
     plan = {key: value for key, value in told.items() if key not in ("run_losses", "search", "released")}
     check_parameters(plan, search.parameters())
     return search, stated
+
+
+def _least(
+    told: Mapping[str, Any], n: int | None, delta: float, others: Mapping[str, LossOf], neighbours: Neighbours
+) -> PrivacyLoss:
+    """What a search costs at least whatever its score does: what its runs cost, where they are stated."""
+    score, of = told["score"], told["run_losses"]["of"]
+    if (isinstance(score, Mapping) and score.get("score") in ("public", "noisy")) or None in of:
+        return GaussianDP(0.0, neighbours=neighbours)
+    free = {key: value for key, value in told.items() if key != "order"} | {"score": PublicScore(abs, "").parameters()}
+    found, stated = search_of(free, n, delta, others)
+    return found.as_stored(found.prices(stated, n)[1])
+
+
+def _search_sentences(
+    made: Certificate, *, losses: Mapping[str, LossOf], others: Mapping[str, SentencesOf]
+) -> Sentences:
+    """What the search states; of a winner whose mechanism is not known, others may stand beside it."""
+    told, n = made.parameters, made.n
+    search, _ = search_of(told, n, made.delta, losses)
+    winners = [place for place in range(len(search.candidates)) if _is_released(told, search, place)]
+    if not winners and told["released"] not in RELEASED.values():
+        raise ValueError(f"{told['released']!r} is nothing that this search releases.")
+    own = Sentences(complete=told["released"] in (RELEASED[Outcome.DEFAULT], RELEASED[Outcome.BELOW]))
+    if winners:
+        own = replace(own, complete=False)
+        about = dict(told["common"]) | told["candidates"][winners[0]]
+        delta = about.pop("delta", None)
+        if (of := others.get(name := about.pop("mechanism"))) is not None and "estimator" not in about:
+            size = search.score.training_size(n)
+            one = replace(made, mechanism=name, parameters=about, n=size, delta=made.delta if delta is None else delta)
+            own = of(one)
+    said = search.sentences(own, made.unit)
+    free = tuple(
+        text for text in made.declared if text.startswith((AS_DECLARED, TAKES_OVER, OF_EVERY + each_row("one")[:8]))
+    )
+    return replace(said, declared=(*said.declared, *free), limits=(*LIMITS, *said.limits))
+
+
+def _is_released(told: Mapping[str, Any], search: SelectionMechanism, place: int) -> bool:
+    return told["released"] == search.released(Outcome.CHOSEN, place)
 
 
 def _score(told: Mapping[str, Any]) -> Score:

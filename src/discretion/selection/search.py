@@ -24,6 +24,7 @@ from discretion.privacy.certificate import canonical, public_json
 from discretion.privacy.frames import cleared
 from discretion.privacy.quiet import silent
 from discretion.privacy.units import booked_unit, same_unit, whose_rows
+from discretion.privacy.verification import Sentences
 from discretion.selection.beforehand import check_candidate
 from discretion.selection.bounds import Rule
 from discretion.selection.extensions import SharedRate, Threshold
@@ -46,6 +47,9 @@ PADDED = (
     "number of runs.",
 )
 CHOSEN_BLINDLY = "The candidates, their weights and the law were chosen without looking at these records."
+OF_EVERY = "Of every candidate, before the search: "
+AS_DECLARED = "What one run costs is as declared: "
+TAKES_OVER = "Which runs take over "
 RELEASED = {
     Outcome.DEFAULT: "That no run was drawn",
     Outcome.FAILED: "That every run failed",
@@ -363,7 +367,7 @@ class SelectionMechanism:
         winner = self.default if best is None else best.artefact
         chosen = best.candidate if best is not None and best.ranked else None
         certificate = self._certificate(winner, key, n)
-        told = certificate.parameters | {"released": self._released(outcome, chosen)}
+        told = certificate.parameters | {"released": self.released(outcome, chosen)}
         certificate = replace(certificate, parameters=told)
         return SelectionRelease(
             certificate=certificate,
@@ -375,29 +379,24 @@ class SelectionMechanism:
             one_run=self.run_loss(n).epsilon(self.delta),
         )
 
-    def _released(self, outcome: Outcome, chosen: int | None) -> str:
+    def released(self, outcome: Outcome, chosen: int | None) -> str:
         """What was released, in words that end before "on n records"."""
         if chosen is None:
             return RELEASED[outcome]
         winner, choice = self.candidates[chosen], self.parameters()["candidates"][chosen]
-        settings = ", ".join(f"{name} = {canonical(value)}" for name, value in choice.items())
+        # sorted, as a certificate's JSON is: whoever reads it can write the same words
+        settings = ", ".join(f"{name} = {canonical(value)}" for name, value in sorted(choice.items()))
         among = f"the best of a random number of runs of {len(self.candidates):,} candidates"
         return f"{winner.name}{' with ' if settings else ''}{settings}: {among}"
 
     def _certificate(self, winner: Any, key: SearchKey, n: int | None) -> Certificate:
         """The certificate of the search; what a run promises besides its price holds on."""
         own = winner.certificate if isinstance(winner, Release) else None
-        # What a run declares of its settings is true of the candidates, and not of the one that was chosen.
         unit = self.unit_in_words or ("one record" if own is None else own.unit)
-        # the winner may say how many records a unit has
-        told = () if own is None else (*own.enforced, *own.declared)
-        whose = () if any("of one unit of privacy" in line for line in told) else whose_rows(unit)
-        lines = [line for line in (own.declared if own else ()) if line not in whose]
-        said = [f"Of every candidate, before the search: {line}" for line in lines]
         names = sorted({each.name for each in self.candidates if declared(each)})
-        said += [f"What one run costs is as declared: {', '.join(names)}."] if names else []
-        limits = (*(own.limits if own else ()), *(PADDED if self.pad else LIMITS))
-        limit = () if self.limit is None else (f"Which runs take over {self.limit.seconds:g} s: {self.limit.because}",)
+        costs = (f"{AS_DECLARED}{', '.join(names)}.",) if names else ()
+        limit = () if self.limit is None else (f"{TAKES_OVER}{self.limit.seconds:g} s: {self.limit.because}",)
+        said = self.sentences(Sentences() if own is None else Sentences.of(own), unit, costs, limit)
         certificate = Certificate.issue(
             self,  # pyright: ignore[reportArgumentType]
             n=n if self.n_is_public else None,
@@ -405,18 +404,38 @@ class SelectionMechanism:
             unit=unit,
             randomness=key.stream("certificate"),
             loss=self.privacy_loss(n),
-            enforced=(
-                *(own.enforced if own else ()),
-                "The candidates, their weights and the law were fixed beforehand."
-                if self.proposals is None
-                else "The candidates, their weights, the law and the box of proposals were fixed beforehand.",
-            ),
-            declared=(*said, *whose, *self.score.declared, CHOSEN_BLINDLY, *limit),
-            limits=tuple(line for line in dict.fromkeys(limits) if line not in EVERY_LIMIT),
+            enforced=said.enforced,
+            declared=said.declared,
+            limits=said.limits,
             created=key.drawn,
         )
         parameters = certificate.parameters | {"run_losses": self.stated_losses(n)}
         return replace(certificate, parameters=parameters, bookable=certificate.bookable and bookable(winner))
+
+    def sentences(
+        self, own: Sentences, unit: str, costs: tuple[str, ...] = (), limit: tuple[str, ...] = ()
+    ) -> Sentences:
+        """What the certificate states in words, besides what that of every mechanism does.
+
+        Args:
+            own: what the winner's certificate states.
+            unit: of privacy.
+            costs, limit: what is declared of the price of a run, and of how long it takes.
+        """
+        # the winner may say how many records a unit has
+        counted = any("of one unit of privacy" in line for line in (*own.enforced, *own.declared))
+        whose = () if counted else whose_rows(unit)
+        # What a run declares of its settings is true of the candidates, and not of the one that was chosen.
+        said = [f"{OF_EVERY}{line}" for line in own.declared if line not in whose]
+        limits = (*own.limits, *(PADDED if self.pad else LIMITS))
+        fixed = "the law" if self.proposals is None else "the law and the box of proposals"
+        joint = " and" if self.proposals is None else ","
+        return Sentences(
+            enforced=(*own.enforced, f"The candidates, their weights{joint} {fixed} were fixed beforehand."),
+            declared=(*said, *costs, *whose, *self.score.declared, CHOSEN_BLINDLY, *limit),
+            limits=tuple(line for line in dict.fromkeys(limits) if line not in EVERY_LIMIT),
+            complete=own.complete,
+        )
 
     @property
     def unit_in_words(self) -> str | None:

@@ -56,17 +56,10 @@ def mean_bands(
 
     Parameters
     ----------
-    release : KernelSumRelease or ReleasedSums
-    level : float
-    simultaneous : bool
-    simulations : int
-        Number B of simulated fields. The level is exact for every B; more of them make q vary less.
-    randomness : Randomness or numpy Generator, optional
-        Fresh numbers for the simulation; by default seeded by the system.
+    release, level, simultaneous, simulations, randomness, column, kernel
+        As in `excursion_sets`.
     region : boolean array, optional
         Public part of the map, chosen before the release is seen. Outside, the band is the whole range.
-    column, kernel : int
-        Which response and which kernel of the release.
 
     Raises
     ------
