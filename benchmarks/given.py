@@ -157,11 +157,6 @@ def _spatial() -> dict[str, Any]:
     }
 
 
-def _thompson() -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    return {"measure": lambda actions: np.sin(6 * actions[:, 0]) + 0.3 * rng.uniform(-1, 1, len(actions))}
-
-
 def _unit_of_privacy() -> dict[str, Any]:
     common = {"kernel": RBF(0.2), "grid": (9, 9)}
     return {
@@ -183,6 +178,5 @@ GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/ledger.md": _ledger,
     "docs/report.md": _report,
     "docs/spatial.md": _spatial,
-    "docs/thompson.md": _thompson,
     "docs/unit-of-privacy.md": _unit_of_privacy,
 }

@@ -142,7 +142,7 @@ class Counting:
 
     def run(self, records: Any, randomness: Any) -> Release:
         self.tell("handed")
-        return Release(Certificate.issue(self, n=1, delta=0.0, unit="a number", randomness=randomness))
+        return Release(Certificate.issue(self, n=1, delta=0.0, unit="one record", randomness=randomness))
 
 
 def unit() -> PureDP:

@@ -39,6 +39,7 @@ class Drilled:
     name = "drilled-mean"
     neighbours = Neighbours.REPLACE
     delta = 1e-6
+    unit = "one number"
 
     def __init__(self, shift: float, pause: float) -> None:
         self.shift, self.pause = shift, pause
@@ -55,7 +56,7 @@ class Drilled:
     def run(self, records: Any, randomness: Randomness) -> Number:
         time.sleep(self.pause)
         value = float(np.mean(records)) + self.shift + float(randomness.standard_normal()) / (0.3 * len(records))
-        certificate = Certificate.issue(self, n=len(records), delta=1e-6, unit="one number", randomness=randomness)
+        certificate = Certificate.issue(self, n=len(records), delta=1e-6, unit=self.unit, randomness=randomness)
         return Number(certificate, value)
 
 

@@ -1,6 +1,7 @@
 """Nothing of a record is left lying about, and the search for it would find it."""
 
 import io
+import os
 import pickle
 import sqlite3
 import sys
@@ -191,9 +192,17 @@ def test_searches_and_studies_leave_nothing(part, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "least"), [(hygiene.command_line, 100), (hygiene.ledgers, 12)])
-def test_commands_and_ledgers_leave_nothing(part, least, tmp_path):
+def test_commands_and_ledgers_leave_nothing(part, least, tmp_path, monkeypatch):
+    # Of the released means, one agrees with the planted price to six digits in one run of thirty. The commands run in a
+    # process of their own, which has the same random bits each time.
+    (tmp_path / "bits").mkdir()
+    (tmp_path / "bits" / "sitecustomize.py").write_text("import os, random\nos.urandom = random.Random(0).randbytes\n")
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "bits"), os.environ.get("PYTHONPATH")]))
+    )
+    (tmp_path / "home").mkdir()
     search = hygiene.Search()
-    part(search, tmp_path)
+    part(search, tmp_path / "home")
     assert len(search.places) >= least
     assert search.leaks == []
 

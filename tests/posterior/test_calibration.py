@@ -56,11 +56,11 @@ def test_response_only_is_solved_exactly():
 
 
 def test_no_time_leaves_a_scale_that_meets_the_target():
-    start = time.perf_counter()
+    start = time.process_time()
     scale, price = calibrated("scale", "best", epsilon=2.9, delta=1e-3, time_limit=0.0, ridge=3.0, **LINE)
     assert price.epsilon <= 2.9
     assert not price.complete
-    assert time.perf_counter() - start < 5.0
+    assert time.process_time() - start < 5.0
     assert scale <= 1.002 * calibrate_posterior("scale", epsilon=2.9, delta=1e-3, ridge=3.0, **LINE)
 
 

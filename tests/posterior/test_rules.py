@@ -69,7 +69,7 @@ def test_each_rule_is_its_source():
 @pytest.mark.parametrize(("account", "most"), [(LINE, 3.70), (PLANE, 0.95)])
 def test_the_best_says_which_rule_won(account, most):
     delta = 1e-3 if account is LINE else 4390**-1.1
-    price = posterior_price(**account, delta=delta)
+    price = posterior_price(**account, delta=delta, time_limit=600.0)  # searches end, on a busy machine too
     assert set(price.compared) == {"published", "closed form", "renyi", "profile"}
     assert price.epsilon == min(price.compared.values()) == price.compared["profile"] <= most
     assert price.complete
@@ -78,13 +78,13 @@ def test_the_best_says_which_rule_won(account, most):
 
 def test_a_second_call_takes_no_time_and_gives_the_same(monkeypatch, tmp_path):
     monkeypatch.setenv("DISCRETION_CACHE", str(tmp_path))
-    first = posterior_price(**LINE, delta=2e-3)
+    first = posterior_price(**LINE, delta=2e-3, time_limit=600.0)
     for name in ("certified_guarantee", "certified_profile_epsilon"):
         monkeypatch.setattr(rules, name, None)  # a search would fail
-    start = time.perf_counter()
+    start = time.process_time()
     again = posterior_price(**LINE, delta=2e-3)
     assert (again.guarantee, again.compared) == (first.guarantee, first.compared)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     with pytest.raises(TypeError):
         posterior_price(**LINE, delta=3e-3)
 
@@ -92,7 +92,7 @@ def test_a_second_call_takes_no_time_and_gives_the_same(monkeypatch, tmp_path):
 def test_a_time_limit_leaves_a_bound_that_is_not_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("DISCRETION_CACHE", str(tmp_path))
     short = posterior_price(**PLANE, delta=1e-4, time_limit=0.0)
-    full = posterior_price(**PLANE, delta=1e-4)
+    full = posterior_price(**PLANE, delta=1e-4, time_limit=600.0)
     assert not short.complete
     assert full.complete
     assert full.epsilon <= short.epsilon <= short.compared["closed form"]

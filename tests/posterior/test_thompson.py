@@ -510,7 +510,9 @@ def test_files_that_do_not_belong(tmp_path):
     for other in (mechanism(rounds=6), mechanism(ridge=2.0), mechanism(actions=C[::-1])):
         with pytest.raises(RunError, match="other parameters"):
             opened(tmp_path, other)
-    with pytest.raises(RunError, match="other parameters"):
+    with pytest.raises(RunError, match=r"other parameters: rounds \(5 there, 6 here\)\. All were"):
+        opened(tmp_path, mechanism(rounds=6))
+    with pytest.raises(RunError, match="other parameters: bookable source of noise"):
         opened(tmp_path, randomness=SeededRandomness(0))
     with pytest.raises(RunError, match="another run"):
         opened(tmp_path, path=tmp_path / "c")
@@ -630,3 +632,41 @@ def test_schedules_are_public_functions_of_the_round():
     assert (np.diff(run.scales) > 0).all()
     assert run.scales[0] == pytest.approx(1 + 0.3 * np.sqrt(2 * (1 + np.log(20))))
     finished(ThompsonSampler(run, randomness=SeededRandomness(0)))
+
+
+def test_one_scale_has_one_name():
+    run = mechanism(schedule=0.7)
+    assert (run.scale, run.parameters()["scale"]) == (0.7, 0.7)
+    fields = {"kernel": Matern52(0.4), "actions": C, "response_range": (-1, 1), "rounds": 5, "ridge": 9.0}
+    found = ThompsonMechanism.calibrated(epsilon=1.0, delta=1e-5, **fields)
+    assert found.scale == found.scales[0] == found.schedule
+    with pytest.raises(ValueError, match="scales"):
+        _ = mechanism(schedule=lambda t: 1.0 + t).scale
+
+
+def test_a_seed_is_no_source_of_noise(tmp_path):
+    with pytest.raises(TypeError, match=r"randomness must be a source of noise, not int.*SeededRandomness\(3\)"):
+        opened(tmp_path, randomness=3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_ledger_of_other_neighbours_says_which_are_wanted(tmp_path):
+    book = Ledger.create(tmp_path / "ledger", dataset="tests", epsilon=500.0, delta=1e-5)
+    with pytest.raises(NeighbourMismatch, match=r'neighbours="replace-response" \(--neighbours replace-response\)'):
+        ThompsonSampler(mechanism(), ledger=book)
+
+
+def test_delta_is_the_ledgers_where_nobody_said_one(tmp_path):
+    fields = {"dataset": "tests", "epsilon": 500.0, "delta": 1e-7, "neighbours": "replace-response"}
+    book = Ledger.create(tmp_path / "ledger", **fields)
+    run = mechanism(rounds=1)
+    sampler = ThompsonSampler(run, ledger=book, path=tmp_path / "a", private=tmp_path / "b")
+    sampler.tell([0.1, 0.2] if len(sampler.ask()) == 2 else [0.1])
+    certificate = sampler.result().certificate
+    assert (certificate.delta, certificate.epsilon) == (1e-7, run.loss.epsilon(1e-7))
+    assert run.delta == 1e-5
+    sampler.close()
+    again = ThompsonSampler(pickle.loads(pickle.dumps(run)), ledger=book, path=tmp_path / "a", private=tmp_path / "b")
+    assert again.result().certificate.delta == 1e-7
+    with pytest.warns(UserWarning, match=r"delta = 1e-05 is not the ledger's, 1e-07"):
+        ThompsonSampler(mechanism(delta=1e-5), ledger=book)

@@ -33,6 +33,7 @@ class MeanMechanism:
     neighbours: Neighbours = Neighbours.REPLACE
 
     name = "mean"
+    unit = "one number"
 
     def privacy_loss(self, n):
         return GaussianDP(self.mu, neighbours=self.neighbours)
@@ -68,7 +69,7 @@ class MeanMechanism:
             self,
             n=n if self.neighbours is Neighbours.REPLACE else None,
             delta=self.delta,
-            unit="one number",
+            unit=self.unit,
             randomness=randomness,
             loss=self.privacy_loss(n),
             enforced=("Numbers lie in [0, 1].",),

@@ -9,7 +9,7 @@ from tests.selection.makers import MeanMechanism, forced
 from discretion import RBF, Box
 from discretion.posterior import KernelSumMechanism, PosteriorMechanism, Records
 from discretion.privacy import GaussianDP, Ledger, NeighbourMismatch, Neighbours, PublicError, SeededRandomness
-from discretion.privacy.unbooked import UNREMEMBERED
+from discretion.privacy.fits import UNREMEMBERED
 from discretion.selection import (
     DensityBox,
     Fixed,

@@ -274,12 +274,12 @@ def test_runs_have_streams_of_their_own():
 
 
 def test_a_run_beyond_its_limit_ranks_last():
-    slow, quick = MeanMechanism(shift=5.0, exact=True, seconds=5.0), MeanMechanism(shift=1.0, exact=True)
-    limit = RunLimit(0.05, "runs sleep for a public time")
+    slow, quick = MeanMechanism(shift=5.0, exact=True, seconds=600.0), MeanMechanism(shift=1.0, exact=True)
+    limit = RunLimit(0.4, "runs sleep for a public time")
     start = time.monotonic()
     release = search([slow, quick], law=forced(6), limit=limit).run(RECORDS, SeededRandomness(0))
     assert release.candidate == 1
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 300.0
     assert "runs sleep for a public time" in release.certificate.declared[-1]
 
 
@@ -295,7 +295,7 @@ def test_a_padded_release_comes_at_its_deadline(monkeypatch):
         times.append(time.monotonic() - start)
     # never early; late as a busy machine makes it
     assert min(times) >= 0.3 - 1e-3
-    assert max(times) < 5.0
+    assert max(times) < 60.0
     assert not any("How long the search took" in limit for limit in release.certificate.limits)
 
 

@@ -72,7 +72,7 @@ def test_what_must_not_happen_is_noticed(error, kind, monkeypatch):
 
 def test_a_process_that_dies_or_is_stuck_is_noticed(monkeypatch):
     monkeypatch.setattr(fuzz, "_work", workers.dying)
-    monkeypatch.setattr(fuzz, "STUCK", 0.5)
+    monkeypatch.setattr(fuzz, "STUCK", 1.25)  # one input is stuck for good, the others take no time
     tried = fuzz.fuzz(9, workers=1)
     assert [(each.index, each.kind) for each in tried.findings] == [(3, "traceback"), (6, "hang")]
     assert tried.inputs == {"made up": 7, "killed": 2}

@@ -8,7 +8,8 @@ def dying(share, seed, only, now, answers):
     for index in range(*share):
         now[0], now[1] = index, time.monotonic()
         if index == 3:
-            time.sleep(0.3)  # the queue is written by a thread
+            answers.close()
+            answers.join_thread()  # which writes what was put
             os._exit(9)
         if index == 6:
             time.sleep(600)

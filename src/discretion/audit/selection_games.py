@@ -60,7 +60,7 @@ def linear_game(mechanism: RidgeMechanism | LogisticMechanism, n: int | None) ->
     if count > MOST_RECORDS:
         raise ValueError(f"Linear models of more than {MOST_RECORDS:,} records are not run here.")
     runs = runs_of(
-        once(mechanism, "_certificate"), lambda release: [*np.ravel(release.coefficients), *release.intercepts]
+        once(mechanism, "certificate"), lambda release: [*np.ravel(release.coefficients), *release.intercepts]
     )
     best, most = None, -1.0
     for pair in _corners(mechanism, count):

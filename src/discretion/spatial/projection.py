@@ -52,7 +52,9 @@ class Projection:
         try:
             system = pyproj.CRS.from_user_input(self.crs)
         except pyproj.exceptions.CRSError:
-            raise ValueError(f"{self.crs!r} is not a coordinate reference system that PROJ knows.") from None
+            raise ValueError(
+                f"{self.crs!r} is not a coordinate reference system that PROJ knows: give a code, such as EPSG:27700."
+            ) from None
         if system.is_geographic:
             raise ValueError(f"{self.crs} is in degrees, which are not a plane. {self._advice(system)}")
         if not system.is_projected:
@@ -80,17 +82,15 @@ class Projection:
             return "Convert to a projected system first; suggest_crs(box in degrees) names one."
         try:
             return f"Convert to a projected system first, for instance {suggest_crs(area)}."
-        except ValueError as error:
-            return f"Convert to a projected system first. {error}"
+        except ValueError:
+            return "Name the projected system that the domain is in, such as EPSG:27700, or convert to one first."
 
     def _check_domain(self, domain: Box) -> None:
         if domain.dimension != 2:
             raise ValueError(f"A map needs a domain with two axes, not {domain.dimension}.")
         corners = _corners(domain)
         if self.metres_per_unit < 1000 and (np.abs(corners) <= 360).all():
-            raise ValueError(
-                f"The domain looks like degrees, but {self.crs} is in {self.unit}s; give it in {self.unit}s."
-            )
+            raise ValueError(f"The domain looks like degrees, but {self.crs} is in {self.unit}; give it in that unit.")
         self.to_lonlat(corners)
 
     @property
