@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from discretion import RBF, Box, Certificate, Ledger
 from discretion.cli import app
 from discretion.cli.console import BAD_INPUT, NOT_CHECKED, REFUSED
-from discretion.posterior import KernelSumMechanism
+from discretion.posterior import KernelSumMechanism, PosteriorSampler
 from discretion.posterior.records import Records
 from discretion.privacy import SeededRandomness
 from discretion.selection import PublicScore, geometric, select
@@ -155,6 +155,18 @@ def test_the_ledger_has_the_last_word(run, booked, tmp_path):
     said = run("verify", certificate, "--ledger", book, code=REFUSED)
     assert "was booked" in said
     assert "another scale" in said
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-4, 1e-6])
+def test_paths_booked_at_another_delta_are_verified(run, tmp_path, delta):
+    """The ledger keeps their curve at the orders that matter for its own delta, where bounds are a little higher."""
+    rng = np.random.default_rng(0)
+    book = Ledger.create(tmp_path / "book", dataset="d", epsilon=20.0, delta=delta)
+    paths = PosteriorSampler((0.0, 1.0), (0.0, 1.0), ridge=20.0, epsilon=3.0, delta=1e-5, paths=3, grid=4, ledger=book)
+    paths.fit(rng.uniform(size=(200, 1)), rng.uniform(size=200))
+    saved = tmp_path / "certificate.json"
+    paths.release_.certificate.save(saved)
+    run("verify", saved, "--ledger", tmp_path / "book")
 
 
 def test_the_folder_of_a_release_will_do(run, booked):

@@ -147,6 +147,28 @@ def test_what_happened_without_the_ledger_is_recorded_and_overdraws_it(run, plac
     assert last.loss.epsilon(1e-5) == pytest.approx(1.0, rel=1e-3)
     twice = ("record-past", tmp_path / "elsewhere", "--what", "again", "--certificate", saved)
     assert "in this ledger already" in run(*twice, code=BAD_INPUT)
+    again = (*past, "--certificate", saved, "--overdraw")
+    assert "recorded already, as entry 3" in run(*again, code=BAD_INPUT)
+    run_verify = CliRunner().invoke(app, ["certificate", "verify", str(saved), "--ledger", str(where)])
+    assert run_verify.exit_code == 0, run_verify.output
+
+    made = json.loads(saved.read_text())
+    made["loss"]["mu"] /= 10
+    saved.write_text(json.dumps(made))
+    assert "certificate is refused" in " ".join(run(*again, code=BAD_INPUT).split())
+    assert len(Ledger.open(where).entries()) == 3
+
+
+def test_a_past_release_of_another_unit_is_recorded_when_asked_to(run, place, tmp_path):
+    where = place()
+    run("init", where, *BUDGET)
+    Ledger.open(where).record_past(PureDP(0.1, neighbours=REPLACE), {"unit": "one street"})
+    saved, rng = tmp_path / "certificate.json", np.random.default_rng(0)
+    sums = KernelSum((0.0, 1.0), (0.0, 1.0), epsilon=1.0, delta=1e-5, grid=4)
+    sums.fit(rng.uniform(size=(50, 1)), rng.uniform(size=50)).release_.certificate.save(saved)
+    past = ("record-past", where, "--what", "a map", "--certificate", saved)
+    assert "--other-unit" in run(*past, code=BAD_INPUT)
+    assert "entry 2" in run(*past, "--other-unit")
 
 
 def test_two_copies_are_compared(run, tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from discretion.bayesopt import recomputation as of_searches
@@ -16,7 +18,7 @@ from discretion.cli import prior as priors
 from discretion.cli.console import NOT_CHECKED, REFUSED, note, plain_errors, show
 from discretion.posterior import LatticeMechanism
 from discretion.posterior import recomputation as of_posteriors
-from discretion.privacy import Certificate, Ledger, State
+from discretion.privacy import Certificate, Entry, Ledger, PrivacyLoss, State, Verification
 from discretion.privacy.signing import (
     BadSignature,
     SignedCertificate,
@@ -35,6 +37,7 @@ File = Annotated[
     Path, typer.Argument(metavar="CERT", help="Folder of a release, or its certificate.json, signed or not.")
 ]
 MOST_BYTES = 1 << 26
+DIGEST = "certificate_sha256"
 LOSSES = of_posteriors.LOSSES | of_searches.LOSSES | of_bilevel.LOSSES
 SENTENCES = of_posteriors.SENTENCES | of_searches.SENTENCES | of_bilevel.SENTENCES
 
@@ -116,15 +119,7 @@ def verify_(
                 fits, refused = False, [*refused, str(error)]
         elif key is not None:
             refused += ["It is not signed."]
-        losses, sentences = LOSSES, SENTENCES
-        if prior is not None:
-            if made.mechanism != LatticeMechanism.name:
-                raise ValueError(f"--prior: a release by {made.mechanism} has no graph.")
-            graph = priors.graph_of(prior, made.parameters)
-            losses = losses | {LatticeMechanism.name: partial(of_posteriors.lattice_loss_of, prior=graph)}
-            sentences = sentences | {LatticeMechanism.name: of_posteriors.lattice_sentences(graph)}
-        losses, sentences = losses | selection_losses(losses), sentences | selection_sentences(losses, sentences)
-        checked = verify(made, losses, sentences)
+        checked = examined(made, prior)
         refused += checked.refused
         if ledger is not None:
             refused += _not_booked(made, Ledger.open(ledger))
@@ -154,6 +149,19 @@ def verify_(
         )
         if not checked.verified:
             raise typer.Exit(REFUSED if refused else NOT_CHECKED)
+
+
+def examined(made: Certificate, prior: Path | None = None) -> Verification:
+    """What `verify` finds, with all rules that are at hand; that of a release by public districts needs their file."""
+    losses, sentences = LOSSES, SENTENCES
+    if prior is not None:
+        if made.mechanism != LatticeMechanism.name:
+            raise ValueError(f"--prior: a release by {made.mechanism} has no graph.")
+        graph = priors.graph_of(prior, made.parameters)
+        losses = losses | {LatticeMechanism.name: partial(of_posteriors.lattice_loss_of, prior=graph)}
+        sentences = sentences | {LatticeMechanism.name: of_posteriors.lattice_sentences(graph)}
+    losses, sentences = losses | selection_losses(losses), sentences | selection_sentences(losses, sentences)
+    return verify(made, losses, sentences)
 
 
 def file_of(place: Path) -> Path:
@@ -192,25 +200,75 @@ def _who_signed(signature: str, known: bool, fits: bool) -> str:
     return f"Signed with the key {signature}; whose it is, only --public-key from a source you trust can tell."
 
 
+def digest_of(made: Certificate) -> str:
+    """What an entry that was recorded afterwards keeps of its release's certificate."""
+    return hashlib.sha256(made.to_json().encode()).hexdigest()
+
+
+def recorded(made: Certificate, book: Ledger) -> Entry | None:
+    """The entry by which `record-past` wrote down the release of a certificate, if it did."""
+    digest = digest_of(made)
+    return next((entry for entry in book.entries() if entry.past and entry.description.get(DIGEST) == digest), None)
+
+
 def _not_booked(made: Certificate, book: Ledger) -> list[str]:
     """Why the certificate is not that of its ledger entry; nothing if it is."""
     name, _, number = (made.ledger_entry or "").partition("#")
-    if made.ledger_entry is None:
-        return ["It names no ledger entry."]
-    entries = {str(entry.id): entry for entry in book.entries()}
-    if name != str(book.id) or number not in entries:
-        return [f"This ledger has no entry {made.ledger_entry}."]
-    entry = entries[number]
+    entry = recorded(made, book)
+    if entry is None:
+        if made.ledger_entry is None:
+            return ["It names no ledger entry."]
+        entries = {str(entry.id): entry for entry in book.entries()}
+        if name != str(book.id) or number not in entries:
+            return [f"This ledger has no entry {made.ledger_entry}."]
+        entry = entries[number]
     if entry.state is not State.BOOKED:
-        return [f"Entry {number} of the ledger is {entry.state}, not booked."]
+        return [f"Entry {entry.id} of the ledger is {entry.state}, not booked."]
     about = entry.description
     # What the ledger was told beforehand may leave open (null) what the certificate then says, such as a nugget.
     told = about.get("parameters", {})
     other = [key for key, value in told.items() if value is not None and made.parameters.get(key, value) != value]
     names = {"mechanism": made.mechanism, "n": made.n, "unit": made.unit}
     other += [key for key, value in names.items() if key in about and about[key] not in (value, None)]
-    reasons = [f"The ledger's entry {number} has another {key}." for key in other]
-    booked = entry.loss.epsilon(made.delta)
-    if made.epsilon < booked * (1.0 - ROUNDING):
-        reasons += [f"epsilon {made.epsilon!r} is stated, and {booked!r} was booked at delta {made.delta!r}."]
-    return reasons
+    reasons = [f"The ledger's entry {entry.id} has another {key}." for key in other]
+    try:
+        stated = PrivacyLoss.from_dict(made.loss)
+    except ValueError as error:
+        return [*reasons, f"Its loss can't be compared with what was booked: {error}"]
+    return reasons + _less(stated, made, entry, book)
+
+
+def _less(stated: PrivacyLoss, made: Certificate, entry: Entry, book: Ledger) -> list[str]:
+    """Where the loss of a certificate is less than what was booked.
+
+    Certificate and ledger keep a curve as a table, each with the order that matters for its own delta, so between
+    its orders either may be the higher bound. At the orders of all tables of the ledger's it has the curve itself.
+    """
+    described = entry.loss.to_dict(book.budget.delta or None)
+    orders = np.array(sorted(_shared_orders(described) or ()))
+    booked = entry.loss.renyi_excess(orders) if orders.size else np.array([])
+    if np.isfinite(booked).any():
+        found = stated.renyi_excess(orders)
+        low = found < booked * (1.0 - ROUNDING) - 2.0**-48 / orders  # near order 1 rounding is divided by the excess
+        if not low.any():
+            return []
+        k = int(np.argmax(low))
+        return [
+            f"At the Renyi order {float(1.0 + orders[k])!r} a divergence of {float(found[k])!r} is stated, and "
+            f"{float(booked[k])!r} was booked."
+        ]
+    for delta in dict.fromkeys((made.delta, book.budget.delta)):
+        one, other = stated.epsilon(delta), entry.loss.epsilon(delta)
+        if one < other * (1.0 - ROUNDING):
+            return [f"epsilon {one!r} is stated, and {other!r} was booked at delta {delta!r}."]
+    return []
+
+
+def _shared_orders(description: Any) -> set[float] | None:
+    """The excess orders that all tables of a stored loss have; None if it has no table."""
+    if isinstance(description, dict):
+        if isinstance(description.get("excess"), list):
+            return set(description["excess"])
+        description = list(description.values())
+    found = [_shared_orders(each) for each in description] if isinstance(description, list) else []
+    return set.intersection(*tables) if (tables := [each for each in found if each is not None]) else None

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from discretion.cli import options
-from discretion.cli.certificate import read
+from discretion.cli.certificate import DIGEST, digest_of, examined, read, recorded
 from discretion.cli.console import REFUSED, note, plain_errors, show
 from discretion.privacy import (
     Composing,
@@ -194,13 +194,20 @@ def record_past(
     overdraw: Annotated[
         bool, typer.Option("--overdraw", help="Record it even if the budget does not allow it.")
     ] = False,
+    other_unit: Annotated[
+        bool, typer.Option("--other-unit", help="Record it beside entries that protect another unit.")
+    ] = False,
+    prior: Annotated[
+        Path | None, typer.Option(help="Public file that the certificate's graph was made from, as for verify.")
+    ] = None,
 ) -> None:
     """Record a release that was made without this ledger: what has happened counts, whether or not it fits.
 
-    With --overdraw a budget can be exceeded. The ledger says so from then on and refuses every further release.
+    With --overdraw a budget can be exceeded. The ledger says so from then on and refuses every further release. A
+    certificate is verified first; one that states less than its release costs is not taken for its word.
     """
     with plain_errors():
-        book = Ledger.open(place)
+        book = Ledger.open(place, other_unit=other_unit)
         about: dict[str, Any] = {"what": what}
         if (certificate is None) == (epsilon is None):
             raise ValueError("Give --certificate, or --epsilon and --delta; one of the two.")
@@ -209,8 +216,21 @@ def record_past(
             found = opened.certificate if isinstance(opened, SignedCertificate) else opened
             if (found.ledger_entry or "").partition("#")[0] == book.id:
                 raise ValueError(f"That release is in this ledger already: entry {found.ledger_entry}.")
+            before = recorded(found, book)
+            if before is not None:
+                raise ValueError(f"That release was recorded already, as entry {before.id}. Nothing was written.")
+            checked = examined(found, prior)
+            if checked.refused:
+                raise ValueError(
+                    f"{certificate}: the certificate is refused: {' '.join(checked.refused)} Nothing was written. Find "
+                    "out what the release cost, and record it by --epsilon and --delta."
+                )
+            if checked.unchecked:
+                note("The certificate's price was NOT CHECKED: this version can't compute it again. It was believed.")
             loss = PrivacyLoss.from_dict(found.loss)
-            about |= {"mechanism": found.mechanism, "parameters": found.parameters, "n": found.n, "unit": found.unit}
+            about |= {
+                DIGEST: digest_of(found),
+            } | {"mechanism": found.mechanism, "parameters": found.parameters, "n": found.n, "unit": found.unit}
         else:
             assert epsilon is not None
             loss = (
@@ -354,7 +374,10 @@ def _what(entry: Entry) -> str:
     """What an entry was for, in few words."""
     about = entry.description
     what = str(about.get("mechanism") or about.get("what") or next(iter(about.values()), ""))
-    return f"{what} (recorded afterwards)" if entry.past else what
+    if not entry.past:
+        return what
+    words = str(about.get("what") or what)
+    return f"{words} (recorded afterwards)" if words == what else f"{what}: {words} (recorded afterwards)"
 
 
 def _row(book: Ledger, entry: Entry, total: Guarantee) -> dict[str, Any]:

@@ -141,10 +141,14 @@ def plan_map_(
 
 def _how(found: MapPlan, automatic: bool) -> list[str]:
     """What the command below makes."""
-    if not found.recommended.decoder:
-        return ["The release, with your own table and columns:"]
+    best = found.recommended
+    if not best.decoder:
+        return [f"The release, with your own table and columns.{_remember(best.epsilon, best.delta)}"]
     if automatic:
-        return ["The release, which plans again, for the rows of your table, and decodes:"]
+        return [
+            "The release, which plans again, for the rows of your table, and decodes."
+            f"{_remember(best.epsilon, best.delta)}"
+        ]
     return ["The release, with your own table and columns. The decoder of this prior is in Python: plan.decoder(...)."]
 
 
@@ -303,8 +307,15 @@ def _posterior_lines(found: PosteriorPlan) -> list[str]:
         "Medians [quartiles]; runners-up are the best paths of other kernels:",
         *(f"  {line}" for line in found.table()),
         "",
-        "The release, with your own table and columns. To remember what was spent, first",
-        f"  discretion ledger init spent.ledger --dataset NAME --epsilon {found.epsilon:g} --delta "
-        f"{round_up_significant(found.delta)}",
-        "and then --ledger=spent.ledger with a --delta no larger in",
+        f"The release, with your own table and columns.{_remember(found.epsilon, found.delta)}",
     ]
+
+
+def _remember(epsilon: float, delta: float) -> str:
+    """How to have the release booked, and what of, before the command is told."""
+    return (
+        " To remember what was spent, first\n"
+        f"  discretion ledger init spent.ledger --dataset NAME --epsilon {epsilon:g} --delta "
+        f"{round_up_significant(delta)}\n"
+        "and then --ledger=spent.ledger, a --delta no larger, and the --unit that your rows are of, in"
+    )

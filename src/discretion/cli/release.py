@@ -356,6 +356,13 @@ def release(
                 if epsilon is not None
                 else kind(scale=scale or 0.0, **parameters)
             )
+            if mechanism == "posterior" and drawing.threshold is not None:
+                middle = 0.5 * (low + high) if centre is None else centre
+                if middle != drawing.threshold:
+                    note(
+                        f"Paths of a large ridge keep near the centre, {middle:g}: a set of one side of "
+                        f"{drawing.threshold:g} may then be nothing or all. --centre {drawing.threshold:g} asks there."
+                    )
             step("Making the release")
             result = ready.run(records, SystemRandomness()) if book is None else book.run(ready, records, n=n)
             result = rules.noted(result)
